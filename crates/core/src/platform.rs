@@ -1,0 +1,296 @@
+//! The seam between a lock and the world it runs in.
+//!
+//! A lock is written once, generic over [`Platform`]. Linux user space, the
+//! simulated machine and the model checker each implement it; a kernel is a
+//! fourth world. This is the only file of the crate that names
+//! `core::sync::atomic`.
+
+use core::num::NonZeroU32;
+pub use core::sync::atomic::Ordering;
+
+use crate::{gate, osq, wait_queue};
+
+/// A 32-bit word of shared memory. Its only constructor is [`Word::ZERO`], so
+/// that a lock of zero bytes is an unlocked lock.
+pub trait Word: Send + Sync + 'static {
+    /// The zero word.
+    const ZERO: Self;
+    /// Reads the word.
+    fn load(&self, order: Ordering) -> u32;
+    /// Writes the word.
+    fn store(&self, value: u32, order: Ordering);
+    /// Writes the word and returns what it held.
+    fn swap(&self, value: u32, order: Ordering) -> u32;
+    /// Writes `new` if the word holds `old`. Never fails spuriously.
+    ///
+    /// # Errors
+    /// What the word held, if that was not `old`.
+    fn compare_exchange(
+        &self,
+        old: u32,
+        new: u32,
+        ok: Ordering,
+        err: Ordering,
+    ) -> Result<u32, u32>;
+    /// Adds, wrapping, and returns what the word held.
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32;
+    /// Sets bits and returns what the word held.
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32;
+    /// Keeps only the bits of `mask` and returns what the word held.
+    fn fetch_and(&self, mask: u32, order: Ordering) -> u32;
+}
+
+impl Word for core::sync::atomic::AtomicU32 {
+    const ZERO: Self = Self::new(0);
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u32 {
+        self.load(order)
+    }
+    #[inline(always)]
+    fn store(&self, value: u32, order: Ordering) {
+        self.store(value, order);
+    }
+    #[inline(always)]
+    fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.swap(value, order)
+    }
+    #[inline(always)]
+    fn compare_exchange(
+        &self,
+        old: u32,
+        new: u32,
+        ok: Ordering,
+        err: Ordering,
+    ) -> Result<u32, u32> {
+        self.compare_exchange(old, new, ok, err)
+    }
+    #[inline(always)]
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        self.fetch_add(value, order)
+    }
+    #[inline(always)]
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        self.fetch_or(bits, order)
+    }
+    #[inline(always)]
+    fn fetch_and(&self, mask: u32, order: Ordering) -> u32 {
+        self.fetch_and(mask, order)
+    }
+}
+
+/// A small, dense number for a task. It is reused after the task has ended,
+/// and it indexes task records that are never freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct TaskId(NonZeroU32);
+
+impl TaskId {
+    /// The largest task number: a lock word keeps its low bits for flags.
+    pub const MAX: u32 = (1 << 26) - 1;
+
+    /// The task of this number, or `None` for 0, which in a word means no task.
+    #[inline(always)]
+    pub const fn new(number: u32) -> Option<Self> {
+        debug_assert!(number <= Self::MAX);
+        match NonZeroU32::new(number) {
+            Some(n) => Some(Self(n)),
+            None => None,
+        }
+    }
+
+    /// The number, at least 1 and at most [`TaskId::MAX`].
+    #[inline(always)]
+    pub const fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    /// The number to store in a word that may name no task.
+    #[inline(always)]
+    pub(crate) const fn encode(task: Option<Self>) -> u32 {
+        match task {
+            Some(t) => t.number(),
+            None => 0,
+        }
+    }
+}
+
+/// Whether a task is on a CPU at this moment, as far as the world can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Running {
+    /// It is.
+    Yes,
+    /// It is not: who waits for it should sleep.
+    No,
+    /// Not known, or not known yet.
+    Unknown,
+}
+
+/// Why [`Platform::park`] returned. Either may be spurious.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Woken {
+    /// Somebody called [`Platform::unpark`], or nobody did.
+    Unparked,
+    /// The deadline has passed.
+    TimedOut,
+}
+
+/// How a spinner looks at the word it waits on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// Again and again, with the world's shortest pause in between.
+    Poll,
+    /// When the line changes, asleep lightly in between (`WFE`, `UMWAIT`),
+    /// where the hardware can; else as [`Look::Poll`].
+    Event,
+    /// About once in so many nanoseconds: in between the line stays with the
+    /// owner, who can take the lock again while it is hot.
+    Every(u32),
+}
+
+/// A moment on the world's clock, in nanoseconds from an origin of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Deadline(pub u64);
+
+/// A rare path of a lock. One list serves statistics, traces and the coverage
+/// marks of the models.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+#[non_exhaustive]
+pub enum Event {
+    /// A spinner took the lock without sleeping.
+    SpinAcquired,
+    /// A spinner gave up: the owner was off its CPU.
+    SpinOwnerOff,
+    /// A spinner gave up: it was descheduled itself, or its slice was gone.
+    SpinResched,
+    /// A spinner gave up: somebody else is next.
+    SpinNotFirst,
+    /// A spinner left its queue in step A: its predecessor let go of it.
+    OsqUnqueueA,
+    /// A spinner that was leaving its queue was given the lead instead.
+    OsqUnqueueRaced,
+    /// A spinner left its queue in step B: it was the last.
+    OsqUnqueueB,
+    /// A spinner left its queue in step C: it linked its neighbours.
+    OsqUnqueueC,
+    /// A waiter went to sleep.
+    Parked,
+    /// An unlock or an overdue first waiter's turn woke the first waiter.
+    WokeFirst,
+    /// The first waiter, overdue, asked for the lock to be handed to it.
+    HandoffAsked,
+    /// The lock went straight to the first waiter.
+    HandedOff,
+    /// A waiter left the queue at its deadline.
+    Cancelled,
+    /// A waiter that reached its deadline found the lock handed to it.
+    CancelGranted,
+    /// A task had to sleep for the queue's own gate.
+    GateParked,
+    /// A condition variable moved a waiter to its mutex.
+    Requeued,
+}
+
+impl Event {
+    /// Every event, in the order of its number.
+    pub const ALL: [Event; 16] = [
+        Event::SpinAcquired,
+        Event::SpinOwnerOff,
+        Event::SpinResched,
+        Event::SpinNotFirst,
+        Event::OsqUnqueueA,
+        Event::OsqUnqueueRaced,
+        Event::OsqUnqueueB,
+        Event::OsqUnqueueC,
+        Event::Parked,
+        Event::WokeFirst,
+        Event::HandoffAsked,
+        Event::HandedOff,
+        Event::Cancelled,
+        Event::CancelGranted,
+        Event::GateParked,
+        Event::Requeued,
+    ];
+}
+
+/// A world that locks run in.
+pub trait Platform: Sized + Send + Sync + 'static {
+    /// A word of shared memory.
+    type U32: Word;
+
+    /// Whether a wait for an event ends, within a bounded time, when
+    /// [`Platform::running`] of the task waited for changes. Where it does not
+    /// (as `WFE` without an event stream does not see a vCPU preempted), the
+    /// spin queue must poll; [`crate::osq::Event`] refuses to compile.
+    const EVENT_SEES_RUNNING: bool;
+
+    /// The calling task.
+    fn me() -> TaskId;
+
+    /// The record of a task. It stays valid memory for ever, even when the
+    /// task has ended.
+    fn task(task: TaskId) -> &'static TaskRecord<Self>;
+
+    /// Whether `task` is on a CPU. A hint: it may be wrong and it may be late.
+    /// It is called by spinners at every look, so a world rations what costs.
+    fn running(task: TaskId) -> Running;
+
+    /// Whether `task` can still wake up. False only for a task that did not
+    /// survive into this copy of the address space (fork).
+    fn exists(task: TaskId) -> bool;
+
+    /// A spin starts: [`Platform::need_resched`] speaks of the time from now on.
+    fn spin_begin();
+
+    /// Whether a spinner should stop: it was descheduled, its slice is gone,
+    /// or there is only one CPU.
+    fn need_resched() -> bool;
+
+    /// Waits until `done` accepts the word's value, and returns that value; or
+    /// `None` when `stop` says so. Both are called at each look.
+    fn spin_until(
+        word: &Self::U32,
+        order: Ordering,
+        look: Look,
+        done: impl FnMut(u32) -> bool,
+        stop: impl FnMut() -> bool,
+    ) -> Option<u32>;
+
+    /// Sleeps until [`Platform::unpark`] of the calling task or the deadline.
+    /// An unpark that came before the park makes it return at once: one is
+    /// remembered. What happened before the unpark happens before the return.
+    fn park(deadline: Option<Deadline>) -> Woken;
+
+    /// Wakes `task`, or makes its next park return at once. The task may have
+    /// ended, and its number may belong to another: parks are always in loops.
+    fn unpark(task: TaskId);
+
+    /// A coarse clock of microseconds that wraps.
+    fn stamp() -> u32;
+
+    /// Whether more than `micros` have passed since `stamp` was taken.
+    fn elapsed(stamp: u32, micros: u32) -> bool;
+
+    /// Whether the deadline has passed.
+    fn passed(deadline: Deadline) -> bool;
+
+    /// A lock took a rare path.
+    fn event(event: Event);
+}
+
+/// What the locks keep for each task: its place in the queues. A task waits
+/// for one lock at a time, so one node of each kind is enough.
+pub struct TaskRecord<P: Platform> {
+    pub(crate) osq: osq::Node<P>,
+    pub(crate) wait: wait_queue::Node<P>,
+    pub(crate) gate: gate::Node<P>,
+}
+
+impl<P: Platform> TaskRecord<P> {
+    /// The record of a task that waits for nothing.
+    pub const ZERO: Self = Self {
+        osq: osq::Node::ZERO,
+        wait: wait_queue::Node::ZERO,
+        gate: gate::Node::ZERO,
+    };
+}

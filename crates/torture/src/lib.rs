@@ -1,0 +1,57 @@
+//! Workloads that load locks, measure them and check them: the same source
+//! runs on every [`Host`].
+
+pub mod locktest;
+mod native;
+
+pub use native::Native;
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+/// A mutual-exclusion lock under load.
+pub trait Lock: Send + Sync + 'static {
+    /// An unlocked lock.
+    fn new() -> Self;
+    /// Runs `section` while holding the lock.
+    fn with<R>(&self, section: impl FnOnce() -> R) -> R;
+}
+
+/// What a workload needs of its world besides the lock: tasks, time and work.
+pub trait Host: 'static {
+    /// The world's name, as `--world` takes it.
+    const NAME: &'static str;
+
+    /// Runs `body(0)` to `body(tasks - 1)`, each in a task of its own, all
+    /// started together; sets `stop` after `duration` of the world's time, or
+    /// at once after [`interrupt`]; and waits for all of them. Returns the
+    /// nanoseconds from the start to the stop.
+    fn run(
+        tasks: usize,
+        duration: Duration,
+        stop: &AtomicBool,
+        body: &(dyn Fn(usize) + Sync),
+    ) -> u64;
+
+    /// The world's clock, in nanoseconds from an origin of its own.
+    fn now_ns() -> u64;
+
+    /// Computes for `units` steps of a dependent chain of arithmetic, each
+    /// about a nanosecond.
+    fn work(units: u32);
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Makes every running and future workload stop at once: what was measured so
+/// far is still reported. For a handler of Ctrl-C.
+pub fn interrupt() {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`interrupt`] was called.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}

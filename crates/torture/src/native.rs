@@ -1,0 +1,68 @@
+//! The host that runs workloads on this machine's threads.
+
+use std::{
+    hint::black_box,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{Host, interrupted};
+
+/// This machine's threads and clock.
+pub struct Native;
+
+impl Host for Native {
+    const NAME: &'static str = "native";
+
+    fn run(
+        tasks: usize,
+        duration: Duration,
+        stop: &AtomicBool,
+        body: &(dyn Fn(usize) + Sync),
+    ) -> u64 {
+        let start = Barrier::new(tasks + 1);
+        thread::scope(|scope| {
+            for task in 0..tasks {
+                let start = &start;
+                thread::Builder::new()
+                    .stack_size(128 << 10)
+                    .spawn_scoped(scope, move || {
+                        start.wait();
+                        body(task);
+                    })
+                    .expect("this machine cannot start another thread");
+            }
+            start.wait();
+            let begin = Instant::now();
+            while begin.elapsed() < duration && !interrupted() {
+                let left = duration.saturating_sub(begin.elapsed());
+                thread::sleep(left.min(Duration::from_millis(50)));
+            }
+            stop.store(true, Ordering::Relaxed);
+            nanos(begin.elapsed())
+        })
+    }
+
+    fn now_ns() -> u64 {
+        static ORIGIN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+        nanos(ORIGIN.elapsed())
+    }
+
+    /// One step is a multiplication and an addition that wait for the step
+    /// before: three to four cycles.
+    #[inline(always)]
+    fn work(units: u32) {
+        let mut x = 1u64;
+        for _ in 0..units {
+            x = black_box(x.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1));
+        }
+    }
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
