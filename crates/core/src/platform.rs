@@ -265,6 +265,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// ended, and its number may belong to another: parks are always in loops.
     fn unpark(task: TaskId);
 
+    /// The moment `nanos` nanoseconds from now.
+    fn after(nanos: u64) -> Deadline;
+
     /// A coarse clock of microseconds that wraps.
     fn stamp() -> u32;
 
@@ -276,6 +279,14 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// A lock took a rare path.
     fn event(event: Event);
+}
+
+/// A world whose moments in time have a type of their own.
+pub trait Clock: Platform {
+    /// That type.
+    type Instant;
+    /// The deadline of that moment.
+    fn deadline(at: Self::Instant) -> Deadline;
 }
 
 /// What the locks keep for each task: its place in the queues. A task waits
@@ -293,4 +304,41 @@ impl<P: Platform> TaskRecord<P> {
         wait: wait_queue::Node::ZERO,
         gate: gate::Node::ZERO,
     };
+}
+
+/// Waits until `done` accepts the word's value or `also` holds: for a step
+/// that another task is about to take. It spins at first; when that task does
+/// not come, it may be off its CPU, even because the caller is on it, so the
+/// caller naps.
+pub(crate) fn settle<P: Platform>(
+    word: &P::U32,
+    done: impl Fn(u32) -> bool,
+    also: impl Fn() -> bool,
+) {
+    const NAP_NS: u64 = 50_000;
+    loop {
+        P::spin_begin();
+        let seen = P::spin_until(word, Ordering::Relaxed, Look::Poll, &done, || {
+            also() || P::need_resched()
+        });
+        if seen.is_some() || also() {
+            return;
+        }
+        P::park(Some(P::after(NAP_NS)));
+    }
+}
+
+/// A pointer in shared memory, to be read and written under a lock.
+pub(crate) struct Pointer<T>(core::sync::atomic::AtomicPtr<T>);
+
+impl<T> Pointer<T> {
+    pub(crate) const NULL: Self = Self(core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()));
+
+    pub(crate) fn get(&self) -> *const T {
+        self.0.load(Ordering::Relaxed) // the lock orders it
+    }
+
+    pub(crate) fn set(&self, to: *const T) {
+        self.0.store(to.cast_mut(), Ordering::Relaxed); // the lock orders it
+    }
 }

@@ -139,7 +139,9 @@ fn contend<H: Host, L: Lock>(
             end
         });
         ops += 1;
-        waits.saturating_record(end.saturating_sub(begin));
+        waits
+            .record(end.saturating_sub(begin))
+            .expect("the histogram grows");
         H::work(config.gap);
     }
     (ops, waits)

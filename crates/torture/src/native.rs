@@ -3,7 +3,7 @@
 use std::{
     hint::black_box,
     sync::{
-        Barrier,
+        Barrier, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -24,20 +24,23 @@ impl Host for Native {
         stop: &AtomicBool,
         body: &(dyn Fn(usize) + Sync),
     ) -> u64 {
-        let start = Barrier::new(tasks + 1);
+        let start = Barrier::new(tasks);
+        // With more tasks than CPUs this thread may not run for a while, so
+        // the tasks themselves say when they began.
+        let begin = OnceLock::new();
         thread::scope(|scope| {
             for task in 0..tasks {
-                let start = &start;
+                let (start, begin) = (&start, &begin);
                 thread::Builder::new()
                     .stack_size(128 << 10)
                     .spawn_scoped(scope, move || {
                         start.wait();
+                        begin.get_or_init(Instant::now);
                         body(task);
                     })
                     .expect("this machine cannot start another thread");
             }
-            start.wait();
-            let begin = Instant::now();
+            let begin = begin.wait();
             while begin.elapsed() < duration && !interrupted() {
                 let left = duration.saturating_sub(begin.elapsed());
                 thread::sleep(left.min(Duration::from_millis(50)));

@@ -1,0 +1,16 @@
+//! Kernel-grade sleeping locks, written once over a [`Platform`].
+//!
+//! `no_std`, no allocation, no clock of its own, no operating system: what a
+//! lock needs of its world it asks of the `Platform` it is generic over.
+//! A word of zero bytes is an unlocked lock, and every lock has a `const fn
+//! new`.
+#![no_std]
+
+pub mod condvar;
+mod gate;
+pub mod mutex;
+pub mod osq;
+pub mod platform;
+mod wait_queue;
+
+pub use platform::*;

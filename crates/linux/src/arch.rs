@@ -1,0 +1,188 @@
+//! What differs between processors: the cycle counter, the pause of a spin
+//! loop, and a light sleep until a word's cache line changes.
+
+/// The longest wait for an event, in microseconds: what ends it when the line
+/// does not change. On aarch64 the kernel's event stream does, at 10 kHz.
+pub const EVENT_MICROS: u32 = 100;
+
+pub use imp::{cycles, wait_for_event};
+
+#[cfg(target_arch = "x86_64")]
+mod imp {
+    use std::{
+        arch::{
+            asm,
+            x86_64::{__cpuid, __cpuid_count, _rdtsc},
+        },
+        sync::{
+            LazyLock,
+            atomic::{AtomicU32, Ordering::Relaxed},
+        },
+    };
+
+    use super::EVENT_MICROS;
+    use crate::clock;
+
+    /// The time-stamp counter.
+    #[inline]
+    pub fn cycles() -> u64 {
+        // SAFETY: every x86-64 processor has RDTSC, and Linux lets user space
+        // use it unless a process forbids it to itself by prctl.
+        unsafe { _rdtsc() }
+    }
+
+    #[derive(Clone, Copy)]
+    enum Monitor {
+        Umwait,
+        Mwaitx,
+        None,
+    }
+
+    static MONITOR: LazyLock<Monitor> = LazyLock::new(|| {
+        if __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & 1 << 5 != 0 {
+            Monitor::Umwait
+        } else if __cpuid(0x8000_0000).eax >= 0x8000_0001
+            && __cpuid(0x8000_0001).ecx & 1 << 29 != 0
+        {
+            Monitor::Mwaitx
+        } else {
+            Monitor::None
+        }
+    });
+
+    /// Sleeps lightly while `word` is `seen`, for [`EVENT_MICROS`] at most;
+    /// `false`, at once, where the processor cannot.
+    #[inline]
+    pub fn wait_for_event(word: &AtomicU32, seen: u32) -> bool {
+        match *MONITOR {
+            Monitor::Umwait => umwait(word, seen),
+            Monitor::Mwaitx => mwaitx(word, seen),
+            Monitor::None => return false,
+        }
+        true
+    }
+
+    fn umwait(word: &AtomicU32, seen: u32) {
+        // SAFETY: CPUID says that WAITPKG is there. UMONITOR arms a monitor on
+        // a line that is mapped, and reads nothing else.
+        unsafe { asm!("umonitor {0}", in(reg) word.as_ptr(), options(nostack, preserves_flags)) };
+        if word.load(Relaxed) != seen {
+            return;
+        }
+        let until = cycles() + clock::cycles_in_micros(EVENT_MICROS);
+        // SAFETY: as above; UMWAIT returns at a write to the line, at `until`,
+        // or for any other reason, and changes no register but the flags.
+        unsafe {
+            asm!(
+                "umwait {0:e}",
+                in(reg) 1u32, // C0.1, the lighter sleep
+                in("eax") until as u32,
+                in("edx") (until >> 32) as u32,
+                options(nostack),
+            );
+        }
+    }
+
+    fn mwaitx(word: &AtomicU32, seen: u32) {
+        // SAFETY: CPUID says that MONITORX is there. It arms a monitor on a
+        // line that is mapped; ECX and EDX, extensions and hints, are 0.
+        unsafe {
+            asm!(
+                "monitorx",
+                in("rax") word.as_ptr(),
+                in("ecx") 0u32,
+                in("edx") 0u32,
+                options(nostack, preserves_flags),
+            );
+        }
+        if word.load(Relaxed) != seen {
+            return;
+        }
+        let cycles = u32::try_from(clock::cycles_in_micros(EVENT_MICROS)).unwrap_or(u32::MAX);
+        // SAFETY: as above; MWAITX returns at a write to the line, after the
+        // cycles in EBX (bit 1 of ECX), or for any other reason. RBX belongs
+        // to the compiler, so it is put back.
+        unsafe {
+            asm!(
+                "xchg {cycles:r}, rbx",
+                "mwaitx",
+                "xchg {cycles:r}, rbx",
+                cycles = inout(reg) u64::from(cycles) => _,
+                in("eax") 0xf0u32, // C0, the lightest sleep
+                in("ecx") 2u32,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod imp {
+    use std::{
+        arch::asm,
+        sync::{
+            LazyLock,
+            atomic::AtomicU32,
+        },
+    };
+
+    /// The virtual counter.
+    #[inline]
+    pub fn cycles() -> u64 {
+        let count: u64;
+        // SAFETY: Linux lets user space read CNTVCT_EL0, and a read has no
+        // effect but its result.
+        unsafe { asm!("mrs {0}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags)) };
+        count
+    }
+
+    /// Whether the kernel's timer sends events, so that no `WFE` sleeps on.
+    static EVENT_STREAM: LazyLock<bool> = LazyLock::new(|| {
+        // SAFETY: getauxval reads a table of the process and has no conditions.
+        let hwcap = unsafe { libc::getauxval(libc::AT_HWCAP) };
+        hwcap & libc::HWCAP_EVTSTRM != 0
+    });
+
+    /// Sleeps lightly while `word` is `seen`, until the next event at the
+    /// latest; `false`, at once, where no event stream bounds that.
+    #[inline]
+    pub fn wait_for_event(word: &AtomicU32, seen: u32) -> bool {
+        if !*EVENT_STREAM {
+            return false;
+        }
+        // SAFETY: LDXR reads a word that is mapped and aligned, and arms the
+        // exclusive monitor on it, so that a store by another core ends the
+        // WFE. SEVL and the first WFE drop an event from before.
+        unsafe {
+            asm!(
+                "sevl",
+                "wfe",
+                "ldxr {now:w}, [{word}]",
+                "cmp {now:w}, {seen:w}",
+                "b.ne 2f",
+                "wfe",
+                "2:",
+                now = out(reg) _,
+                word = in(reg) word.as_ptr(),
+                seen = in(reg) seen,
+                options(nostack),
+            );
+        }
+        true
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod imp {
+    use std::sync::atomic::AtomicU32;
+
+    /// The monotonic clock, for want of a counter that user space may read.
+    pub fn cycles() -> u64 {
+        crate::clock::monotonic_ns()
+    }
+
+    /// Cannot.
+    pub fn wait_for_event(_: &AtomicU32, _: u32) -> bool {
+        false
+    }
+}

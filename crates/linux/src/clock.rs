@@ -1,0 +1,71 @@
+//! Time: the monotonic clock for deadlines, the cycle counter for spinning.
+
+use std::{hint, sync::OnceLock};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::arch;
+
+/// Nanoseconds on `CLOCK_MONOTONIC`.
+pub fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// What was measured when the process first spun.
+#[derive(Clone, Copy, Debug)]
+pub struct Rates {
+    /// Cycles of the counter in 1,024 ns.
+    cycles_per_1024_ns: u64,
+    /// 2^32 / cycles per microsecond, to divide by multiplying.
+    micros_per_cycle: u64,
+    /// Picoseconds that one pause of a spin loop takes.
+    pub pause_ps: u64,
+}
+
+/// The rates of this machine: the pause of a spin loop takes 10 to 140 cycles,
+/// depending on the processor.
+#[inline]
+pub fn rates() -> Rates {
+    static RATES: OnceLock<Rates> = OnceLock::new();
+    *RATES.get_or_init(measure)
+}
+
+/// The shortest of a few tries: an interrupt only makes a try longer.
+fn measure() -> Rates {
+    const PAUSES: u64 = 400;
+    let (ns, cycles) = (0..5)
+        .map(|_| {
+            let (ns, cycles) = (monotonic_ns(), arch::cycles());
+            for _ in 0..PAUSES {
+                hint::spin_loop();
+            }
+            (monotonic_ns() - ns, arch::cycles() - cycles)
+        })
+        .min()
+        .expect("there are tries");
+    let (ns, cycles) = (ns.max(1), cycles.max(1));
+    let cycles_per_1024_ns = (cycles * 1024 / ns).max(1);
+    Rates {
+        cycles_per_1024_ns,
+        micros_per_cycle: ((1u64 << 32) * 1024 / 1000 / cycles_per_1024_ns).max(1),
+        pause_ps: (ns * 1000 / PAUSES).max(1),
+    }
+}
+
+/// Cycles of the counter in so many nanoseconds.
+#[inline]
+pub(crate) fn cycles_in_ns(ns: u64) -> u64 {
+    (ns * rates().cycles_per_1024_ns) >> 10
+}
+
+/// Cycles of the counter in so many microseconds.
+pub(crate) fn cycles_in_micros(micros: u32) -> u64 {
+    cycles_in_ns(u64::from(micros) * 1000)
+}
+
+/// Microseconds by the cycle counter, wrapping.
+pub(crate) fn stamp() -> u32 {
+    let wide = u128::from(arch::cycles()) * u128::from(rates().micros_per_cycle);
+    (wide >> 32) as u32
+}

@@ -1,0 +1,93 @@
+//! Linux user space as a world for lockyard's locks: the only system calls and
+//! the only target cfgs of the project.
+//!
+//! | a lock asks | Linux answers with |
+//! |---|---|
+//! | who am I | a thread-local number and a record that is never freed |
+//! | does the owner run | two samples of its thread's CPU clock: equal, it does not |
+//! | should I stop spinning | a jump of the time-stamp counter: I was descheduled; or a budget |
+//! | wait for a word | `pause`, `WFE`, `UMWAIT` or `MWAITX` |
+//! | sleep, wake | a futex in the record |
+
+mod arch;
+pub mod clock;
+pub mod events;
+mod park;
+mod spin;
+mod tasks;
+
+use std::sync::atomic::AtomicU32;
+
+use lockyard_core::{
+    Clock, Deadline, Event, Look, Ordering, Platform, Running, TaskId, TaskRecord, Woken,
+};
+
+/// Threads of one Linux process.
+pub struct Linux;
+
+impl Platform for Linux {
+    type U32 = AtomicU32;
+
+    /// Every wait for an event also ends after [`arch::EVENT_MICROS`] at most.
+    const EVENT_SEES_RUNNING: bool = true;
+
+    #[inline(always)]
+    fn me() -> TaskId {
+        tasks::me()
+    }
+    fn task(task: TaskId) -> &'static TaskRecord<Self> {
+        &tasks::record(task).locks
+    }
+    fn running(task: TaskId) -> Running {
+        spin::running(task)
+    }
+    fn exists(task: TaskId) -> bool {
+        tasks::exists(task)
+    }
+    fn spin_begin() {
+        spin::begin();
+    }
+    fn need_resched() -> bool {
+        spin::need_resched()
+    }
+    fn spin_until(
+        word: &AtomicU32,
+        order: Ordering,
+        look: Look,
+        done: impl FnMut(u32) -> bool,
+        stop: impl FnMut() -> bool,
+    ) -> Option<u32> {
+        spin::until(word, order, look, done, stop)
+    }
+    fn park(deadline: Option<Deadline>) -> Woken {
+        park::park(&tasks::record(tasks::me()).parker, deadline)
+    }
+    fn unpark(task: TaskId) {
+        park::unpark(&tasks::record(task).parker);
+    }
+    fn after(nanos: u64) -> Deadline {
+        Deadline(clock::monotonic_ns().saturating_add(nanos))
+    }
+    fn stamp() -> u32 {
+        clock::stamp()
+    }
+    fn elapsed(stamp: u32, micros: u32) -> bool {
+        clock::stamp().wrapping_sub(stamp) as i32 > micros as i32
+    }
+    fn passed(deadline: Deadline) -> bool {
+        clock::monotonic_ns() >= deadline.0
+    }
+    #[inline]
+    fn event(event: Event) {
+        events::count(event);
+    }
+}
+
+impl Clock for Linux {
+    type Instant = std::time::Instant;
+
+    fn deadline(at: std::time::Instant) -> Deadline {
+        let left = at.saturating_duration_since(std::time::Instant::now());
+        Self::after(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+    }
+}

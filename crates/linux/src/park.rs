@@ -1,0 +1,62 @@
+//! Sleeping: one futex in each task's record.
+
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use lockyard_core::{Deadline, Woken};
+use rustix::{
+    io::Errno,
+    thread::futex::{self, Flags, Timespec},
+};
+
+const EMPTY: u32 = 0;
+const TOKEN: u32 = 1;
+const PARKED: u32 = 2;
+
+/// Sleeps until a token arrives, and takes it.
+pub fn park(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
+    // (P1) Acquire, here and below, pairs with unpark's Release.
+    if parker
+        .compare_exchange(EMPTY, PARKED, Acquire, Acquire)
+        .is_err()
+    {
+        parker.swap(EMPTY, Acquire);
+        return Woken::Unparked;
+    }
+    let woken = sleep(parker, deadline);
+    match parker.swap(EMPTY, Acquire) {
+        TOKEN => Woken::Unparked,
+        _ => woken,
+    }
+}
+
+fn sleep(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
+    let timeout = deadline.map(|Deadline(ns)| Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    });
+    while parker.load(Relaxed) == PARKED {
+        match futex::wait_bitset(
+            parker,
+            Flags::PRIVATE,
+            PARKED,
+            timeout.as_ref(),
+            std::num::NonZeroU32::MAX,
+        ) {
+            Err(Errno::TIMEDOUT) => return Woken::TimedOut,
+            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => unreachable!("a futex wait on our own word failed: {error}"),
+        }
+    }
+    Woken::Unparked
+}
+
+/// Leaves a token and wakes the sleeper if there is one.
+pub fn unpark(parker: &AtomicU32) {
+    // (P1) Release pairs with park's Acquire.
+    if parker.swap(TOKEN, Release) == PARKED {
+        futex::wake(parker, Flags::PRIVATE, 1).expect("a futex wake on a mapped word cannot fail");
+    }
+}

@@ -1,0 +1,156 @@
+//! Spinning, and knowing when to stop.
+
+use std::{
+    cell::Cell,
+    hint,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use lockyard_core::{Look, Running, TaskId};
+
+use crate::{arch, clock, tasks};
+
+/// How long a thread spins for one lock at most: a few times what it costs to
+/// sleep and be woken (about 20 µs), so that spinning in vain at most
+/// multiplies the price of the wait.
+const BUDGET_NS: u64 = 600_000;
+/// A gap between two looks that says that the spinner was descheduled.
+const JUMP_NS: u64 = 50_000;
+/// When the owner's CPU clock is sampled: first, and then again and again. A
+/// sample costs a system call, and takes the lock of the owner's run queue.
+const FIRST_SAMPLE_NS: u64 = 2_000;
+const NEXT_SAMPLE_NS: u64 = 4_000;
+
+/// What a thread remembers of its spin.
+struct Spin {
+    began: Cell<u64>,
+    looked: Cell<u64>,
+    /// The task whose CPU clock is sampled.
+    target: Cell<u32>,
+    /// When to sample it next, in cycles.
+    sample_at: Cell<u64>,
+    /// The last sample, in nanoseconds of its CPU time.
+    sample: Cell<Option<u64>>,
+}
+
+thread_local! {
+    static SPIN: Spin = const {
+        Spin {
+            began: Cell::new(0),
+            looked: Cell::new(0),
+            target: Cell::new(0),
+            sample_at: Cell::new(0),
+            sample: Cell::new(None),
+        }
+    };
+}
+
+/// Whether there is more than one CPU to run on.
+static PARALLEL: LazyLock<bool> =
+    LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1));
+
+pub fn begin() {
+    SPIN.with(|spin| {
+        let now = arch::cycles();
+        spin.began.set(now);
+        spin.looked.set(now);
+        spin.target.set(0);
+    });
+    tasks::record(tasks::me()).cpu.store(here(), Ordering::Relaxed); // a hint
+}
+
+pub fn need_resched() -> bool {
+    SPIN.with(|spin| {
+        let now = arch::cycles();
+        let jump = now.wrapping_sub(spin.looked.replace(now));
+        let spent = now.wrapping_sub(spin.began.get());
+        !*PARALLEL || jump > clock::cycles_in_ns(JUMP_NS) || spent > clock::cycles_in_ns(BUDGET_NS)
+    })
+}
+
+pub fn until(
+    word: &AtomicU32,
+    order: Ordering,
+    look: Look,
+    mut done: impl FnMut(u32) -> bool,
+    mut stop: impl FnMut() -> bool,
+) -> Option<u32> {
+    let pauses = match look {
+        Look::Every(ns) => (u64::from(ns) * 1000 / clock::rates().pause_ps).max(1),
+        Look::Poll | Look::Event => 1,
+    };
+    loop {
+        let value = word.load(order);
+        if done(value) {
+            return Some(value);
+        }
+        if stop() {
+            return None;
+        }
+        if look == Look::Event && arch::wait_for_event(word, value) {
+            continue;
+        }
+        for _ in 0..pauses {
+            hint::spin_loop();
+        }
+    }
+}
+
+/// Two samples of a thread's CPU clock that agree say that it did not run in
+/// between. Before there are two, nothing is known.
+pub fn running(task: TaskId) -> Running {
+    let record = tasks::record(task);
+    let tid = record.tid.load(Ordering::Relaxed); // a hint
+    if tid == 0 {
+        return Running::No;
+    }
+    SPIN.with(|spin| {
+        let now = arch::cycles();
+        if spin.target.replace(task.number()) != task.number() {
+            let shares_my_cpu = record.cpu.load(Ordering::Relaxed) == here(); // a hint
+            let wait = if shares_my_cpu { 0 } else { FIRST_SAMPLE_NS };
+            spin.sample.set(None);
+            spin.sample_at.set(now + clock::cycles_in_ns(wait));
+            return Running::Unknown;
+        }
+        if now < spin.sample_at.get() {
+            return Running::Unknown;
+        }
+        let Some(sample) = cpu_time_ns(tid) else {
+            return Running::No; // the thread has ended
+        };
+        let before = spin.sample.replace(Some(sample));
+        let wait = if before.is_none() { FIRST_SAMPLE_NS } else { NEXT_SAMPLE_NS };
+        spin.sample_at.set(arch::cycles() + clock::cycles_in_ns(wait));
+        match before {
+            None => Running::Unknown,
+            Some(before) if before == sample => Running::No,
+            Some(_) => Running::Yes,
+        }
+    })
+}
+
+/// The CPU time of a thread of this process, or `None` if there is no such
+/// thread. Needs no privilege.
+fn cpu_time_ns(tid: u32) -> Option<u64> {
+    /// The kernel's encoding: a thread's clock (4) of scheduled time (2).
+    const THREAD_SCHED: i32 = 4 | 2;
+    let clock = (!(tid as i32)) << 3 | THREAD_SCHED;
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is writable for the duration of the call.
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
+    (!failed).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// The CPU that the caller is on, plus 1.
+fn here() -> u32 {
+    // SAFETY: sched_getcpu has no conditions.
+    let cpu = unsafe { libc::sched_getcpu() };
+    u32::try_from(cpu + 1).unwrap_or(0)
+}

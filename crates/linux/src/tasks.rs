@@ -1,0 +1,217 @@
+//! Task numbers and records.
+//!
+//! A record is never freed, so a number from a stale hint indexes valid memory.
+//! Numbers are reused: a thread takes one at its first lock and gives it back
+//! when its thread-local destructors have run. Destructors that lock after
+//! that take another, and C libraries call back for it a few times; what they
+//! no longer call back for is lost, a record of 128 bytes a thread at worst.
+
+use std::{
+    cell::Cell,
+    ptr,
+    sync::{
+        Once,
+        atomic::{
+            AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+        },
+    },
+};
+
+use lockyard_core::{TaskId, TaskRecord};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+use crate::Linux;
+
+/// A task's record, on cache lines of its own.
+#[repr(align(128))]
+pub struct Record {
+    pub locks: TaskRecord<Linux>,
+    /// The futex that the task sleeps on.
+    pub parker: AtomicU32,
+    /// The kernel's number of the thread, 0 when there is none.
+    pub tid: AtomicU32,
+    /// The CPU that the thread was last seen on, plus 1.
+    pub cpu: AtomicU32,
+    /// The next number in the list of free ones.
+    free: AtomicU32,
+}
+
+/// Chunk `c` holds the records of the numbers from `FIRST << c` to
+/// `(FIRST << c + 1) - 1`.
+const FIRST: u32 = 64;
+const CHUNKS: usize = (TaskId::MAX / FIRST).ilog2() as usize + 1;
+static TABLE: [AtomicPtr<Record>; CHUNKS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+
+/// The next number that nobody has had.
+static FRESH: AtomicU32 = AtomicU32::new(FIRST);
+/// The free numbers: the first in the low half, a count of changes above, so
+/// that a list that changed and changed back is not taken for the same.
+static FREE: AtomicU64 = AtomicU64::new(0);
+/// Whether this process is a fork's child, in which some tasks are gone.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// No destructor: it can be read as long as the thread runs.
+    static ME: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The calling thread's number.
+#[inline(always)]
+pub fn me() -> TaskId {
+    match TaskId::new(ME.get()) {
+        Some(me) => me,
+        None => register(),
+    }
+}
+
+/// The record of a number that some thread has or had.
+#[inline]
+pub fn record(task: TaskId) -> &'static Record {
+    let chunk = chunk_of(task);
+    let records = TABLE[chunk].load(Relaxed); // set before the number was known to anybody
+    let index = task.number() - (FIRST << chunk);
+    // SAFETY: a number exists only after `fresh` has mapped its chunk, which
+    // holds `FIRST << chunk` records from number `FIRST << chunk` on, zeroed
+    // (a valid record: atomics and the locks' nodes) and never unmapped. The
+    // number reached us through a word that was written after that.
+    unsafe { &*records.add(index as usize) }
+}
+
+/// Whether the task still runs in this process.
+#[inline]
+pub fn exists(task: TaskId) -> bool {
+    !FORKED.load(Relaxed) || record(task).tid.load(Relaxed) != 0
+}
+
+const fn chunk_of(task: TaskId) -> usize {
+    (task.number() / FIRST).ilog2() as usize
+}
+
+#[cold]
+fn register() -> TaskId {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handler is a function of this crate, which stays loaded.
+        unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+    });
+    let me = reuse().unwrap_or_else(fresh);
+    let record = record(me);
+    record.parker.store(0, Relaxed); // nobody waits for this task yet
+    record.tid.store(tid(), Relaxed); // a hint
+    ME.set(me.number());
+    on_exit(me);
+    me
+}
+
+fn tid() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
+/// A number from the list of free ones.
+fn reuse() -> Option<TaskId> {
+    let mut list = FREE.load(Acquire); // (F1) pairs with release's Release
+    loop {
+        let task = TaskId::new(list as u32)?;
+        let next = record(task).free.load(Relaxed); // stale ones fail the exchange
+        let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(next);
+        match FREE.compare_exchange(list, changed, Acquire, Acquire) {
+            Ok(_) => return Some(task),
+            Err(now) => list = now,
+        }
+    }
+}
+
+/// Puts a number into the list of free ones.
+fn release(task: TaskId) {
+    let mut list = FREE.load(Relaxed); // checked by the exchange
+    loop {
+        record(task).free.store(list as u32, Relaxed); // published by the exchange
+        let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(task.number());
+        // (F1) Release pairs with reuse's Acquire.
+        match FREE.compare_exchange(list, changed, Release, Relaxed) {
+            Ok(_) => return,
+            Err(now) => list = now,
+        }
+    }
+}
+
+/// A number that nobody has had.
+fn fresh() -> TaskId {
+    let number = FRESH.fetch_add(1, Relaxed);
+    assert!(number < TaskId::MAX, "more threads than Linux can have");
+    let task = TaskId::new(number).expect("numbers start at FIRST");
+    map(chunk_of(task));
+    task
+}
+
+/// Maps a chunk unless it is mapped already.
+fn map(chunk: usize) {
+    // (T1) Acquire pairs with the Release below: a chunk that another mapped.
+    if !TABLE[chunk].load(Acquire).is_null() {
+        return;
+    }
+    let bytes = ((FIRST as usize) << chunk) * size_of::<Record>();
+    // SAFETY: a new private mapping at an address of the kernel's choice
+    // touches no other memory.
+    let mapped = unsafe {
+        mmap_anonymous(
+            ptr::null_mut(),
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
+    }
+    .expect("no memory for the records of more threads");
+    // (T1) Release and Acquire: the loser uses the winner's chunk.
+    if TABLE[chunk]
+        .compare_exchange(ptr::null_mut(), mapped.cast(), AcqRel, Acquire)
+        .is_err()
+    {
+        // SAFETY: it was mapped above, by us, and nobody else has seen it.
+        unsafe { rustix::mm::munmap(mapped, bytes) }.expect("the mapping is ours");
+    }
+}
+
+/// Arranges for `on_thread_exit` to be called with the number.
+fn on_exit(me: TaskId) {
+    static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
+    let key = *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is writable; the destructor is a function of this
+        // crate, which stays loaded.
+        (unsafe { libc::pthread_key_create(&raw mut key, Some(on_thread_exit)) } == 0)
+            .then_some(key)
+    });
+    if let Some(key) = key {
+        let value = ptr::without_provenance::<libc::c_void>(me.number() as usize);
+        // SAFETY: the key was created above and is never deleted. When this
+        // fails for want of memory, the number is lost when the thread ends.
+        unsafe { libc::pthread_setspecific(key, value) };
+    }
+}
+
+/// A thread ends, after the thread-local destructors of Rust and C++. It may
+/// still lock in destructors of other keys, and then registers again.
+extern "C" fn on_thread_exit(value: *mut libc::c_void) {
+    if let Some(me) = TaskId::new(value.addr() as u32) {
+        ME.set(0);
+        record(me).tid.store(0, Relaxed); // a hint
+        release(me);
+    }
+}
+
+/// In a fork's child only the forking thread is left. The others' numbers are
+/// never reused, for queues may still hold them.
+extern "C" fn after_fork_in_child() {
+    let me = ME.get();
+    for number in FIRST..FRESH.load(Relaxed) {
+        let task = TaskId::new(number).expect("numbers start at FIRST");
+        if !TABLE[chunk_of(task)].load(Relaxed).is_null() {
+            let tid = if number == me { tid() } else { 0 };
+            record(task).tid.store(tid, Relaxed); // the child has one thread
+        }
+    }
+    FORKED.store(true, Relaxed); // the child has one thread
+}

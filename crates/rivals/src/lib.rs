@@ -1,0 +1,142 @@
+//! The locks that lockyard is measured against, each behind
+//! [`lockyard_torture::Lock`], and toy locks to learn from.
+//!
+//! A rival is called the way its own users call it, and with static dispatch:
+//! a run measures the lock and nothing around it. Locks of C and C++ libraries
+//! are found when the program runs; where the library is missing, only
+//! [`Entry::available`] fails.
+
+mod abseil;
+mod dynamic;
+mod nsync;
+mod pthread;
+mod rust;
+pub mod toys;
+
+pub use abseil::Abseil;
+pub use nsync::Nsync;
+pub use pthread::{Adaptive, Attributes, Inherit, Normal, Pthread};
+pub use rust::{ParkingLot, ParkingLot012, Std, Usync};
+
+use lockyard_core::Platform;
+use lockyard_linux::Linux;
+use lockyard_torture::{
+    Lock, Native,
+    locktest::{self, Config, Report},
+};
+use toys::{Drepper, Mcs, Tas, Ticket};
+
+/// What an [`Entry`] is in the list for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A lock that programs use.
+    Rival,
+    /// A lock from the textbook.
+    Toy,
+}
+
+/// One lock of the list.
+pub struct Entry {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is in the list for.
+    pub kind: Kind,
+    /// Bytes of the lock object itself: neither the padding that keeps it on a
+    /// cache line of its own here, nor nodes that it keeps per task.
+    pub size: usize,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// Whether it can run on this machine; if not, one line says why and what
+    /// would help.
+    pub available: fn() -> Result<(), String>,
+    /// Runs locktest on this machine's threads. Panics where
+    /// [`Entry::available`] fails.
+    pub locktest: fn(&Config) -> Report,
+}
+
+impl Entry {
+    fn new<L: Lock>(name: &'static str, kind: Kind, size: usize, about: &'static str) -> Self {
+        Self {
+            name,
+            kind,
+            size,
+            about,
+            available: || Ok(()),
+            locktest: locktest::run::<Native, L>,
+        }
+    }
+
+    fn if_available(self, available: fn() -> Result<(), String>) -> Self {
+        Self { available, ..self }
+    }
+}
+
+/// Every mutual-exclusion lock of this crate.
+pub fn mutexes() -> Vec<Entry> {
+    use Kind::{Rival, Toy};
+    const PTHREAD: usize = size_of::<libc::pthread_mutex_t>();
+    const WORD: usize = size_of::<<Linux as Platform>::U32>();
+    vec![
+        Entry::new::<Std>("std", Rival, Std::SIZE, "Rust's standard library"),
+        Entry::new::<ParkingLot>(
+            "parking_lot",
+            Rival,
+            ParkingLot::SIZE,
+            "the crate parking_lot 0.13",
+        ),
+        Entry::new::<ParkingLot012>(
+            "parking_lot-0.12",
+            Rival,
+            ParkingLot012::SIZE,
+            "the crate parking_lot 0.12, with its timed fairness",
+        ),
+        Entry::new::<Usync>("usync", Rival, Usync::SIZE, "the crate usync 0.2"),
+        Entry::new::<Pthread<Normal>>("pthread", Rival, PTHREAD, "the C library's mutex")
+            .if_available(Pthread::<Normal>::available),
+        Entry::new::<Pthread<Adaptive>>(
+            "pthread-adaptive",
+            Rival,
+            PTHREAD,
+            "the C library's mutex that spins a little",
+        )
+        .if_available(Pthread::<Adaptive>::available),
+        Entry::new::<Pthread<Inherit>>(
+            "pthread-pi",
+            Rival,
+            PTHREAD,
+            "the C library's mutex with priority inheritance",
+        )
+        .if_available(Pthread::<Inherit>::available),
+        Entry::new::<Nsync>("nsync", Rival, Nsync::SIZE, "the C library nsync")
+            .if_available(Nsync::available),
+        Entry::new::<Abseil>("abseil", Rival, Abseil::SIZE, "absl::Mutex of C++'s Abseil")
+            .if_available(Abseil::available),
+        Entry::new::<Tas<Linux>>("tas", Toy, WORD, "test-and-test-and-set, spins"),
+        Entry::new::<Ticket<Linux>>("ticket", Toy, 2 * WORD, "tickets, first come, spins"),
+        Entry::new::<Mcs<Linux>>("mcs", Toy, WORD, "a queue of local spinners"),
+        Entry::new::<Drepper<Linux>>(
+            "drepper",
+            Toy,
+            3 * WORD,
+            "the three-state mutex of \"Futexes Are Tricky\", sleeps",
+        ),
+    ]
+}
+
+/// A cache line of its own, or two: prefetchers fetch lines in pairs.
+#[repr(align(128))]
+struct Line<T>(T);
+
+/// Runs `section` and then `unlock`, which also runs when `section` panics.
+#[inline]
+fn unlocking<R>(unlock: impl FnMut(), section: impl FnOnce() -> R) -> R {
+    struct OnDrop<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for OnDrop<F> {
+        #[inline]
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    let _unlock = OnDrop(unlock);
+    section()
+}

@@ -1,0 +1,182 @@
+//! crates/core runs in every world: it depends on nothing but `core`, has no
+//! conditional compilation, and waits only through its `Platform`.
+
+use super::{Finding, source::Source};
+
+const CORE: &str = "crates/core/src/";
+const PLATFORM: &str = "crates/core/src/platform.rs";
+
+/// Checks a file of crates/core; its tests may do as they like.
+pub fn check(source: &Source) -> Vec<Finding> {
+    if !source.path.starts_with(CORE) {
+        return Vec::new();
+    }
+    (0..source.tokens.len())
+        .filter(|&at| !source.tokens[at].test)
+        .filter_map(|at| {
+            let message = conditional(source, at)
+                .or_else(|| foreign(source, at))
+                .or_else(|| spinning(source, at))?;
+            let line = source.tokens[at].at.line;
+            Some(Finding::new(&source.path, line, message))
+        })
+        .collect()
+}
+
+/// Conditional compilation on anything but tests and debug assertions.
+fn conditional(source: &Source, at: usize) -> Option<String> {
+    let name = source.tokens[at].text.as_str();
+    let open = match name {
+        "cfg" | "cfg_attr" if source.before(at) == "[" => at + 1,
+        "cfg" | "cfg_select" if source.has(at + 1, &["!"]) => at + 2,
+        _ => return None,
+    };
+    let asked = source
+        .group(open)
+        .iter()
+        .map(|token| token.text.as_str())
+        .take_while(|text| name != "cfg_attr" || *text != ",")
+        .filter(|text| text.starts_with(char::is_alphabetic))
+        .find(|text| !matches!(*text, "not" | "all" | "any" | "test" | "debug_assertions"))?;
+    Some(format!(
+        "{name} on `{asked}` in core, where worlds are told apart by type: move what differs \
+         into `Platform`"
+    ))
+}
+
+/// Paths out of `core`, and atomics that bypass the platform's words.
+fn foreign(source: &Source, at: usize) -> Option<String> {
+    let name = source.tokens[at].text.as_str();
+    let leads_path = source.has(at + 1, &[":", ":"]);
+    let in_path = at > 2 && source.before(at) == ":" && is_name(source.before(at - 2));
+    let is_extern = at > 1 && source.before(at) == "crate" && source.before(at - 1) == "extern";
+    match name {
+        "std" | "alloc" if (leads_path && !in_path) || is_extern => Some(format!(
+            "`{name}` in core: use `core`, or ask `Platform` for it"
+        )),
+        "atomic" if leads_path || in_path => atomic(source, name),
+        _ if is_atomic_type(name) => atomic(source, name),
+        _ => None,
+    }
+}
+
+fn atomic(source: &Source, name: &str) -> Option<String> {
+    (source.path != PLATFORM).then(|| {
+        format!("`{name}` outside platform.rs: use the platform's `Word` and its `Ordering`")
+    })
+}
+
+fn is_atomic_type(name: &str) -> bool {
+    name.strip_prefix("Atomic")
+        .is_some_and(|rest| rest.starts_with(char::is_uppercase))
+}
+
+fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+/// A loop that no world can see waiting.
+fn spinning(source: &Source, at: usize) -> Option<String> {
+    let what = match source.tokens[at].text.as_str() {
+        "spin_loop" => "`spin_loop`",
+        "while" if only_loads(source, at) => "a loop that only loads",
+        _ => return None,
+    };
+    Some(format!(
+        "{what} in core: wait with `Platform::spin_until` or `Platform::park`"
+    ))
+}
+
+/// Whether the `while` at an index has an empty body and loads a word in its
+/// condition.
+fn only_loads(source: &Source, at: usize) -> bool {
+    let mut depth = 0;
+    let mut loads = false;
+    for (index, token) in source.tokens.iter().enumerate().skip(at) {
+        match token.text.as_str() {
+            "{" if depth == 0 => return loads && source.has(index + 1, &["}"]),
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth -= 1,
+            "load" => loads = true,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<String> {
+        let source = Source::parse(path, text).unwrap();
+        check(&source).iter().map(ToString::to_string).collect()
+    }
+
+    fn assert_found(text: &str, words: &str) {
+        let found = found("crates/core/src/osq.rs", text);
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+        assert!(found[0].contains(words), "{found:?}");
+    }
+
+    fn assert_fine(text: &str) {
+        let found = found("crates/core/src/osq.rs", text);
+        assert!(found.is_empty(), "{text}: {found:?}");
+    }
+
+    #[test]
+    fn cfg_on_a_target_is_found() {
+        assert_found("#[cfg(target_os = \"linux\")] fn f() {}", "target_os");
+        assert_found("fn f() { #[cfg(not(loom))] g(); }", "loom");
+        assert_found("#[cfg_attr(feature = \"x\", inline)] fn f() {}", "feature");
+        assert_found(
+            "fn f() { if cfg!(target_arch = \"arm\") {} }",
+            "target_arch",
+        );
+        assert_found("fn f() { cfg_select! { unix => {} } }", "unix");
+    }
+
+    #[test]
+    fn cfg_on_tests_and_debug_assertions_is_fine() {
+        assert_fine("#![cfg_attr(not(test), no_std)]");
+        assert_fine("#[cfg(debug_assertions)] fn f() {}");
+        assert_fine("fn f() { if cfg!(debug_assertions) {} }");
+    }
+
+    #[test]
+    fn std_and_alloc_are_found() {
+        assert_found("use std::thread;", "`std`");
+        assert_found("fn f() { let x = ::std::thread::current(); }", "`std`");
+        assert_found("extern crate alloc;", "`alloc`");
+        assert_found("fn f() { g!(alloc::vec::Vec::new()); }", "`alloc`");
+        assert_fine("use core::alloc::Layout;\nfn alloc() {}");
+    }
+
+    #[test]
+    fn atomics_are_found_outside_the_platform() {
+        assert_found("use core::sync::atomic::fence;", "`atomic`");
+        assert_found("use core::sync::{atomic::fence};", "`atomic`");
+        assert_found("struct Lock { word: AtomicU32 }", "`AtomicU32`");
+        let platform = "use core::sync::atomic::AtomicU32;";
+        assert!(found(PLATFORM, platform).is_empty());
+        assert_eq!(found(PLATFORM, "use std::thread;").len(), 1);
+    }
+
+    #[test]
+    fn bare_spinning_is_found() {
+        assert_found("fn f() { loop { core::hint::spin_loop(); } }", "spin_until");
+        assert_found(
+            "fn f() { while w.load(Ordering::Relaxed) != 0 {} }",
+            "spin_until",
+        );
+        assert_fine("fn f() { while let Some(x) = next() {} }");
+        assert_fine("fn f() { while w.load(Ordering::Relaxed) != 0 { P::park(None); } }");
+    }
+
+    #[test]
+    fn tests_and_other_crates_do_as_they_like() {
+        assert_fine("#[cfg(test)] mod tests { use std::thread; fn f() { spin_loop(); } }");
+        let elsewhere = "use std::sync::atomic::AtomicU32;";
+        assert!(found("crates/linux/src/lib.rs", elsewhere).is_empty());
+    }
+}
