@@ -58,7 +58,7 @@ impl<P: Platform> Condvar<P> {
         self.queue.enter(|queue| {
             node.moved.store(0, Relaxed); // the gate orders it
             node.mutex.set(mutex.body());
-            queue.push(me);
+            queue.push(me, 0);
         });
         mutex.body().unlock();
         // (C1) Acquire pairs with move_on's Release: my place is the mutex's.
@@ -87,12 +87,12 @@ impl<P: Platform> Condvar<P> {
 
     /// Moves the first waiter to its mutex; returns whether there was one.
     pub fn notify_one(&self) -> bool {
-        self.queue.first().is_some() && self.queue.enter(|queue| Self::move_on(&queue))
+        self.queue.front().first().is_some() && self.queue.enter(|queue| Self::move_on(&queue))
     }
 
     /// Moves all waiters to their mutexes; returns how many there were.
     pub fn notify_all(&self) -> usize {
-        if self.queue.first().is_none() {
+        if self.queue.front().first().is_none() {
             return 0;
         }
         self.queue.enter(|queue| {

@@ -60,7 +60,6 @@ impl<P: Platform> Gate<P> {
     fn lock(&self) {
         while !self.try_lock() {
             let mut looks = 0;
-            P::spin_begin();
             let free = P::spin_until(
                 &self.word,
                 Relaxed, // only a hint: try_lock acquires
@@ -68,7 +67,7 @@ impl<P: Platform> Gate<P> {
                 |word| word & LOCKED == 0,
                 || {
                     looks += 1;
-                    looks > LOOKS || P::need_resched()
+                    looks > LOOKS
                 },
             );
             if free.is_none() {

@@ -1,77 +1,66 @@
-//! The mutex: sixteen bytes, one compare-exchange when nobody contends.
+//! The mutex: sixteen bytes. One compare-exchange locks it; a plain store
+//! unlocks it.
 //!
-//! After the Linux kernel's mutex (owner word with flags, spinning on a running
-//! owner through an OSQ, FIFO sleepers, hand-off against starvation), cut for
-//! user space: here a sleeper costs far more to wake, nobody can switch
-//! preemption off, and an unlocked mutex may be freed at once.
+//! After the Linux kernel's mutex (an owner word, spinning on a running owner
+//! through an OSQ, FIFO sleepers, hand-off against starvation), cut for user
+//! space: here a sleeper costs far more to wake, nobody can switch preemption
+//! off, and an unlocked mutex may be freed at once.
 //!
-//! # The owner word
+//! # The words
 //!
-//! | bits | meaning | set by | cleared by |
+//! The owner word holds the owner's task number, or 0. Only who finds 0 there
+//! takes the mutex, by compare-exchange; only the owner stores to it, 0 or the
+//! waiter it hands the mutex to.
+//!
+//! The front word holds the first waiter, or 0, and three marks:
+//!
+//! | mark | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | 0 `WAITERS` | the queue is not empty | who enqueues, inside the gate | who empties it, inside the gate |
-//! | 1 `AWAKE` | the first waiter is awake, or whoever set this wakes it | who wakes it; itself | itself, before it sleeps and when it leaves the queue |
-//! | 2 `SPINNER` | the lead of the OSQ will look at this word again | the lead, when there are waiters | itself, when it takes the lock or leaves |
-//! | 3 `HANDOFF` | the first waiter, overdue, asks for the lock | itself | the owner that hands it over; itself, when it leaves |
-//! | 4..30 | the owner's task number, 0 for none | who takes the lock; who hands it over | the owner |
+//! | `AWAKE` | the first waiter is awake, or whoever set this wakes it | who wakes it; itself | itself, before it sleeps and when it leaves |
+//! | `HANDOFF` | the first waiter, overdue, asks for the mutex | itself | the owner that hands it over; itself, when it leaves |
+//! | `SPINNER` | the lead of the OSQ will look at the owner again | the lead, when there are waiters | itself, when it takes the mutex or leaves |
 //!
-//! Illegal: `AWAKE` or `HANDOFF` without `WAITERS`; `HANDOFF` without an owner;
-//! `WAITERS` without an owner, `AWAKE` or `SPINNER`, for then nobody would come.
+//! The front is *covered* when nobody waits, or when somebody promises by a
+//! mark to come, and nobody asks for the mutex. Illegal: `AWAKE` or `HANDOFF`
+//! without a first waiter; a free mutex with a front that is not covered, for
+//! then nobody would come.
 //!
 //! # Why no wake-up is lost
 //!
-//! An unlock need not wake the first waiter while somebody else is about to
-//! take the lock. Who is about to says so in the owner word itself, so one
-//! word's modification order decides:
+//! An unlock leaves a covered front alone, for a promise is kept before it ends:
 //!
-//! | unlock | first waiter, or lead of the spinners |
+//! | unlock (M1) | who ends a promise (M2) |
 //! |---|---|
-//! | (M1) owner word: clear the owner, read the flags | (M2) owner word: clear `AWAKE` or `SPINNER`, read the owner |
-//! | no flag: set `AWAKE`, wake the first | no owner: take the lock; else sleep |
+//! | test: the front is still the covered one | front: clear the mark |
+//! | owner word: store 0 | quiesce; read the owner word |
 //!
-//! Whichever comes second sees the other.
+//! [`Platform::store_if`] makes the test and the store one step towards
+//! [`Platform::quiesce`]. So either the unlock sees the mark gone, and wakes
+//! the first waiter; or whoever cleared the mark sees the mutex free, and takes
+//! it or wakes the first waiter itself. The price stands where a task is about
+//! to sleep anyway; the unlock has neither a read-modify-write nor a barrier.
 //!
 //! # Who is woken
 //!
-//! The lock may be freed as soon as it is released, so the first waiter is
-//! found before. (M3) The owner sets `AWAKE`, reads the head, and releases only
-//! while `AWAKE` stands; a first waiter that leaves changes the head before it
-//! clears `AWAKE`.
+//! The mutex may be freed as soon as it is released, so an unlock that has to
+//! wake the first waiter sets `AWAKE` before, exchanging the front word that
+//! names it. If that waiter leaves, its marks go with it and the front differs.
 //!
 //! # Fairness
 //!
 //! Running tasks overtake sleeping ones: that is where the throughput comes
 //! from. It is bounded in time: a first waiter that has been first for
-//! [`HANDOFF_MICROS`] is woken even when a spinner is there, asks for the lock
+//! [`HANDOFF_MICROS`] is woken even when a spinner is there, asks for the mutex
 //! with `HANDOFF`, and gets it from the next unlock.
 
 use crate::{
     osq::{self, Osq},
-    platform::{Deadline, Event, Look, Ordering::*, Platform, Running, TaskId, Word},
-    wait_queue::{Entered, WaitQueue},
+    platform::{Deadline, Event, Ordering::*, Platform, Running, TaskId, Word},
+    wait_queue::{AWAKE, Entered, Front, HANDOFF, SPINNER, WaitQueue},
 };
 
-const WAITERS: u32 = 1;
-const AWAKE: u32 = 2;
-const SPINNER: u32 = 4;
-const HANDOFF: u32 = 8;
-const FLAGS: u32 = 15;
-const OWNER_SHIFT: u32 = 4;
-
 /// How long a first waiter may be overtaken, in microseconds.
-pub const HANDOFF_MICROS: u32 = 500;
-
-/// How a spinner looks at the owner word: seldom, so that an owner that comes
-/// back at once finds the line where it left it.
-const PACE: Look = Look::Every(1_000);
-
-const fn owned(me: TaskId) -> u32 {
-    me.number() << OWNER_SHIFT
-}
-
-const fn owner(word: u32) -> Option<TaskId> {
-    TaskId::new(word >> OWNER_SHIFT)
-}
+pub const HANDOFF_MICROS: u32 = 600;
 
 /// A mutual-exclusion lock. `W` is how spinners in its queue wait:
 /// [`osq::Event`] (seed 001) or [`osq::Poll`] (before it).
@@ -82,6 +71,7 @@ pub struct RawMutex<P: Platform, W = osq::Event> {
 }
 
 /// The part of a mutex that does not depend on how its spinners wait.
+#[repr(C)]
 pub(crate) struct Body<P: Platform> {
     owner: P::U32,
     queue: WaitQueue<P>,
@@ -108,7 +98,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// Takes the mutex if it is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        self.body.try_take(P::me())
+        self.body.take(P::me())
     }
 
     /// Takes the mutex, waiting as long as it takes.
@@ -117,7 +107,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// When the caller holds it already.
     #[inline]
     pub fn lock(&self) {
-        if !self.body.try_take(P::me()) {
+        if !self.body.take(P::me()) {
             self.lock_slow(None);
         }
     }
@@ -129,7 +119,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// When the caller holds it already.
     #[inline]
     pub fn lock_until(&self, deadline: Deadline) -> bool {
-        self.body.try_take(P::me()) || self.lock_slow(Some(deadline))
+        self.body.take(P::me()) || self.lock_slow(Some(deadline))
     }
 
     /// Releases the mutex.
@@ -153,17 +143,21 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// # Panics
     /// When the caller does not hold it after all. The mutex is as before.
     pub unsafe fn unlock_fair(&self) {
-        self.body.unlock_fair();
+        let me = P::me();
+        self.body.check_owner(me);
+        if !self.body.hand_over() {
+            self.body.unlock();
+        }
     }
 
     /// Whether anybody holds the mutex.
     pub fn is_locked(&self) -> bool {
-        owner(self.body.owner.load(Relaxed)).is_some() // a snapshot
+        self.body.owner().is_some()
     }
 
     /// Whether the calling task holds the mutex.
     pub fn is_mine(&self) -> bool {
-        owner(self.body.owner.load(Relaxed)) == Some(P::me()) // nobody else writes it
+        self.body.owner() == Some(P::me())
     }
 
     pub(crate) fn body(&self) -> &Body<P> {
@@ -171,7 +165,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     }
 
     #[cold]
-    pub(crate) fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
+    fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
         let me = P::me();
         assert!(
             !self.is_mine(),
@@ -183,13 +177,8 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
 
     /// Spins while the owner runs; returns whether that took the mutex.
     fn spin(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
-        let word = self.body.owner.load(Relaxed); // a hint
-        if word & AWAKE != 0 {
+        if self.body.queue.front().has(AWAKE) {
             P::event(Event::SpinNotFirst);
-            return false;
-        }
-        if owner(word).is_some_and(|owner| P::running(owner) == Running::No) {
-            P::event(Event::SpinOwnerOff);
             return false;
         }
         P::spin_begin();
@@ -203,85 +192,91 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
 }
 
 impl<P: Platform> Body<P> {
+    /// The owner: a snapshot, but for the owner itself and whoever waits for it
+    /// to change.
     #[inline]
-    fn try_take(&self, me: TaskId) -> bool {
-        let mut word = self.owner.load(Relaxed); // checked by the exchange
-        while owner(word).is_none() {
-            // (M4) Acquire pairs with the releases in unlock and hand_over.
-            match self
-                .owner
-                .compare_exchange(word, word | owned(me), Acquire, Relaxed)
-            {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
+    fn owner(&self) -> Option<TaskId> {
+        TaskId::new(self.owner.load(Relaxed)) // `take` acquires
+    }
+
+    #[inline]
+    fn take(&self, me: TaskId) -> bool {
+        // (M3) Acquire pairs with the Release of the unlock before.
+        let took = self
+            .owner
+            .compare_exchange(0, me.number(), Acquire, Relaxed)
+            .is_ok();
+        if took {
+            P::took();
         }
-        false
-    }
-
-    /// Takes the free mutex and clears `flags`; fails when the word changed.
-    fn take(&self, word: u32, me: TaskId, flags: u32) -> bool {
-        // (M4) Acquire pairs with the releases in unlock and hand_over.
-        self.owner
-            .compare_exchange(word, (word & !flags) | owned(me), Acquire, Relaxed)
-            .is_ok()
-    }
-
-    /// Changes flags of the word; fails when it is no longer `word`.
-    fn mark(&self, word: u32, new: u32) -> bool {
-        // (M2) One word decides; (M3) AcqRel: who clears `AWAKE` has changed
-        // the head before, who sets it reads the head after.
-        self.owner
-            .compare_exchange(word, new, AcqRel, Relaxed)
-            .is_ok()
+        took
     }
 
     /// Spins as the lead. Returns whether that took the mutex.
     fn lead(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
-        let mut marked = 0;
+        let mut promise = 0;
         loop {
-            let word = self.owner.load(Relaxed); // checked by the exchanges
-            let Some(owner) = owner(word) else {
-                if self.take(word, me, marked) {
+            let Some(owner) = self.owner() else {
+                if self.take(me) {
+                    self.end_promise(promise);
                     P::event(Event::SpinAcquired);
                     return true;
                 }
                 continue;
             };
-            let give_up = if word & AWAKE != 0 {
-                Some(Event::SpinNotFirst)
-            } else if word & WAITERS != 0 && self.first_is_overdue() {
-                // Its turn: wake it and make room for it.
-                if self.mark(word, (word & !marked) | AWAKE) {
-                    self.wake_first();
+            let front = self.queue.front();
+            let overdue = front.first().filter(|&first| Self::is_overdue(first));
+            if front.has(AWAKE) || overdue.is_some() {
+                // Somebody else is next: my promise becomes its own.
+                if self
+                    .queue
+                    .mark(front, front.without(promise).with(AWAKE))
+                {
                     P::event(Event::SpinNotFirst);
+                    if let Some(first) = overdue
+                        && !front.has(AWAKE)
+                    {
+                        P::event(Event::WokeFirst);
+                        P::unpark(first);
+                    }
                     return false;
                 }
                 continue;
-            } else if word & WAITERS != 0 && marked == 0 {
-                if self.mark(word, word | SPINNER) {
-                    marked = SPINNER;
+            }
+            if front.first().is_some() && promise == 0 {
+                if self.queue.mark(front, front.with(SPINNER)) {
+                    promise = SPINNER;
                 }
                 continue;
-            } else {
-                self.watch(word, owner, deadline, || {
-                    word & WAITERS != 0 && self.first_is_overdue()
-                })
-            };
-            if let Some(event) = give_up
-                && self.mark(word, word & !marked)
-            {
+            }
+            let give_up = self.watch(owner, deadline, || {
+                self.queue.front().first().is_some_and(Self::is_overdue)
+            });
+            if let Some(event) = give_up {
+                self.end_promise(promise);
+                if promise != 0 {
+                    promise = 0;
+                    P::quiesce(); // (M2)
+                    if self.owner().is_none() {
+                        continue;
+                    }
+                }
                 P::event(event);
                 return false;
             }
         }
     }
 
-    /// Watches a mutex that `owner` holds until its word is no longer `word`
-    /// or `also` holds; or returns why to stop spinning.
+    fn end_promise(&self, promise: u32) {
+        if promise != 0 {
+            self.queue.front.fetch_and(!promise, AcqRel); // (M2), (Q1)
+        }
+    }
+
+    /// Watches a mutex that `owner` holds until it no longer does or `also`
+    /// holds; or returns why to stop spinning.
     fn watch(
         &self,
-        word: u32,
         owner: TaskId,
         deadline: Option<Deadline>,
         also: impl Fn() -> bool,
@@ -289,9 +284,9 @@ impl<P: Platform> Body<P> {
         let mut why = None;
         P::spin_until(
             &self.owner,
-            Relaxed, // only a hint: the exchanges order
-            PACE,
-            |now| now != word,
+            Relaxed, // only a hint: `take` acquires
+            P::pace(),
+            |now| now != owner.number(),
             || {
                 if P::running(owner) == Running::No {
                     why = Some(Event::SpinOwnerOff);
@@ -304,54 +299,52 @@ impl<P: Platform> Body<P> {
         why
     }
 
-    /// Whether the first waiter has been first for long enough. A hint: the
-    /// head may change meanwhile.
-    fn first_is_overdue(&self) -> bool {
-        self.queue.first().is_some_and(Self::is_overdue)
-    }
-
+    /// Whether a first waiter has been first for long enough. A hint: it may
+    /// be gone.
     fn is_overdue(first: TaskId) -> bool {
         let since = P::task(first).wait.since.load(Relaxed); // a hint
         P::elapsed(since, HANDOFF_MICROS)
-    }
-
-    /// Wakes the first waiter, for whom the caller has set `AWAKE`.
-    fn wake_first(&self) {
-        if let Some(first) = self.queue.first() {
-            P::event(Event::WokeFirst);
-            P::unpark(first);
-        }
     }
 
     /// Enqueues the caller and waits. Returns whether that took the mutex.
     fn queue_up(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
         self.queue.enter(|queue| {
             self.bury(&queue);
-            // An awake waiter that finds the queue empty is an awake first one.
-            let flags = if queue.push(me) { WAITERS | AWAKE } else { WAITERS };
-            self.owner.fetch_or(flags, AcqRel); // (M2), (M3)
+            queue.push(me, AWAKE);
         });
         self.wait(me, deadline)
     }
 
     /// Enqueues `task`, which sleeps in a condition variable's queue. The
-    /// caller need not hold the mutex, and `task` cannot leave before this is
-    /// done: it must enter the gate to leave.
+    /// caller need not hold the mutex. `task` must enter the gate to leave the
+    /// queue, so the mutex is there until the gate opens.
     pub(crate) fn adopt(&self, task: TaskId) {
         let wake = self.queue.enter(|queue| {
             self.bury(&queue);
-            queue.push(task);
-            loop {
-                let word = self.owner.load(Relaxed); // checked by mark
-                let asleep = owner(word).is_none() && word & (AWAKE | SPINNER) == 0;
-                let flags = if asleep { WAITERS | AWAKE } else { WAITERS };
-                if self.mark(word, word | flags) {
-                    break if asleep { queue.first() } else { None };
-                }
+            if !queue.push(task, 0) || self.owner() == Some(P::me()) {
+                return None;
             }
+            P::quiesce(); // (M2) it is first and has promised nothing
+            self.strand()
         });
         if let Some(first) = wake {
+            P::event(Event::WokeFirst);
             P::unpark(first);
+        }
+    }
+
+    /// After a promise has ended: the first waiter, which the caller must wake,
+    /// if the mutex is free and nobody else promises to come.
+    fn strand(&self) -> Option<TaskId> {
+        loop {
+            let front = self.queue.front();
+            let first = front.first()?;
+            if front.has(AWAKE | SPINNER) || self.owner().is_some() {
+                return None;
+            }
+            if self.queue.mark(front, front.with(AWAKE)) {
+                return Some(first);
+            }
         }
     }
 
@@ -359,8 +352,9 @@ impl<P: Platform> Body<P> {
     /// caller is out of the queue.
     pub(crate) fn wait(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
         loop {
-            if self.queue.first() == Some(me) && self.wait_first(me, deadline) {
-                self.leave(me);
+            let first = self.queue.front().first() == Some(me);
+            if first && self.wait_first(me, deadline) {
+                self.queue.enter(|queue| queue.remove(me));
                 return true;
             }
             if deadline.is_some_and(P::passed) {
@@ -372,135 +366,104 @@ impl<P: Platform> Body<P> {
     }
 
     /// The first waiter's turn: spins while the owner runs. Returns whether the
-    /// mutex was taken; if not, `AWAKE` is clear and the caller must park.
+    /// mutex was taken; if not, its promise has ended and it must park.
     fn wait_first(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
         P::spin_begin();
         loop {
-            // (M4) Acquire pairs with hand_over's Release: it may be mine.
-            let word = self.owner.load(Acquire);
-            let Some(holder) = owner(word) else {
-                if self.take(word, me, 0) {
+            // (M3) Acquire pairs with hand_over's Release: it may be mine.
+            let Some(owner) = TaskId::new(self.owner.load(Acquire)) else {
+                if self.take(me) {
                     return true;
                 }
                 continue;
             };
-            if holder == me {
+            if owner == me {
                 return true;
             }
-            let overdue = word & HANDOFF == 0 && Self::is_overdue(me);
-            let wanted = word | AWAKE | if overdue { HANDOFF } else { 0 };
-            if wanted != word {
-                if self.mark(word, wanted) && overdue {
+            let front = self.queue.front();
+            let ask = !front.has(HANDOFF) && Self::is_overdue(me);
+            let wanted = front.with(if ask { AWAKE | HANDOFF } else { AWAKE });
+            if wanted != front {
+                if self.queue.mark(front, wanted) && ask {
                     P::event(Event::HandoffAsked);
                 }
                 continue;
             }
-            let give_up = self.watch(word, holder, deadline, || {
-                word & HANDOFF == 0 && Self::is_overdue(me)
+            let give_up = self.watch(owner, deadline, || {
+                !front.has(HANDOFF) && Self::is_overdue(me)
             });
-            if let Some(event) = give_up
-                && self.mark(word, word & !AWAKE)
-            {
-                P::event(event);
-                return false;
+            if let Some(event) = give_up {
+                self.end_promise(AWAKE);
+                P::quiesce(); // (M2)
+                let now = self.owner();
+                if now.is_some() && now != Some(me) {
+                    P::event(event);
+                    return false;
+                }
             }
         }
     }
 
-    /// Takes the owner, the first waiter, out of the queue.
-    fn leave(&self, me: TaskId) {
-        self.queue.enter(|queue| {
-            queue.remove(me);
-            self.settle_flags(&queue);
-        });
-    }
-
-    /// Leaves the queue without the mutex; returns `true` when it was handed
-    /// over at the last moment.
+    /// Leaves the queue without the mutex; `true` when it was handed over at
+    /// the last moment.
     fn cancel(&self, me: TaskId) -> bool {
-        let (granted, wake) = self.queue.enter(|queue| {
-            let first = queue.first() == Some(me);
-            queue.remove(me);
-            if !first {
-                return (false, None);
-            }
-            let word = self.settle_flags(&queue);
-            let stranded = owner(word).is_none() && word & (WAITERS | SPINNER) == WAITERS;
-            // The unlock that woke me counted on me: another must come.
-            if stranded && queue.first().is_some() && self.mark_awake() {
-                return (false, queue.first());
-            }
-            (owner(word) == Some(me), None)
-        });
-        P::event(if granted {
-            Event::CancelGranted
-        } else {
-            Event::Cancelled
-        });
-        if let Some(first) = wake {
-            P::event(Event::WokeFirst);
-            P::unpark(first);
+        let (was_first, granted) = self
+            .queue
+            .enter(|queue| {
+                let was_first = queue.remove(me);
+                // (M3) Acquire pairs with hand_over's Release.
+                (was_first, self.owner.load(Acquire) == me.number())
+            });
+        if granted {
+            P::event(Event::CancelGranted);
+            return true;
         }
-        granted
-    }
-
-    /// After the first waiter was removed: its flags go, and `WAITERS` if it
-    /// was the last. Returns the word before.
-    fn settle_flags(&self, queue: &Entered<'_, P>) -> u32 {
-        let gone = match queue.first() {
-            Some(_) => AWAKE | HANDOFF,
-            None => AWAKE | HANDOFF | WAITERS,
-        };
-        self.owner.fetch_and(!gone, AcqRel) // (M2), (M3)
-    }
-
-    /// Sets `AWAKE` on a free mutex with waiters; `false` when somebody took it
-    /// or will.
-    fn mark_awake(&self) -> bool {
-        loop {
-            let word = self.owner.load(Relaxed); // checked by mark
-            if owner(word).is_some() || word & (AWAKE | SPINNER) != 0 {
-                return false;
-            }
-            if self.mark(word, word | AWAKE) {
-                return true;
+        P::event(Event::Cancelled);
+        if was_first && self.queue.front().first().is_some() {
+            P::quiesce(); // (M2) my promise went with me
+            if let Some(first) = self.strand() {
+                P::event(Event::WokeFirst);
+                P::unpark(first);
             }
         }
+        false
     }
 
-    /// Drops from the front waiters that a fork has left behind.
+    /// Drops from the front waiters that a fork has left behind, and with them
+    /// the promises of the other side.
     fn bury(&self, queue: &Entered<'_, P>) {
         while let Some(first) = queue.first()
             && !P::exists(first)
         {
             queue.remove(first);
-            self.settle_flags(queue);
-            self.owner.fetch_and(!SPINNER, Relaxed); // only tasks of this side count
+            self.queue.front.fetch_and(!SPINNER, Relaxed); // the gate orders it
         }
     }
 
     #[inline]
     pub(crate) fn unlock(&self) {
         let me = P::me();
-        let mut word = self.owner.load(Relaxed); // mine: only flags may change
-        while owner(word) == Some(me) && Self::is_covered(word) {
-            // (M1), (M4) Release pairs with the Acquire of who takes it.
-            match self
-                .owner
-                .compare_exchange(word, word & FLAGS, Release, Relaxed)
-            {
-                Ok(_) => return,
-                Err(now) => word = now,
-            }
+        let front = self.queue.front();
+        let released =
+            self.owner() == Some(me) && Self::is_covered(front) && self.release(front);
+        if !released {
+            self.unlock_slow(me);
         }
-        self.unlock_slow(me);
     }
 
-    /// Whether the mutex may just be released: nobody waits, or somebody who is
-    /// awake takes it, and nobody asked for it.
+    /// Whether the mutex may just be released: nobody waits, or somebody has
+    /// promised to come, and nobody asks for it.
     #[inline]
-    fn is_covered(word: u32) -> bool {
-        word & FLAGS == 0 || (word & (AWAKE | SPINNER) != 0 && word & HANDOFF == 0)
+    fn is_covered(front: Front) -> bool {
+        front.0 == 0
+            || !front.has(HANDOFF) && (front.first().is_none() || front.has(AWAKE | SPINNER))
+    }
+
+    /// Releases the mutex if the front is still `front`.
+    #[inline]
+    fn release(&self, front: Front) -> bool {
+        // (M1), (M3) the store releases, for the Acquire of who takes it next.
+        P::store_if(&self.owner, 0, &self.queue.front, front.0)
     }
 
     #[cold]
@@ -508,25 +471,19 @@ impl<P: Platform> Body<P> {
         self.check_owner(me);
         let mut woken = None;
         loop {
-            let word = self.owner.load(Relaxed); // checked by the exchanges
-            if word & HANDOFF != 0 {
-                if self.hand_over(me) {
+            let front = self.queue.front();
+            if front.has(HANDOFF) {
+                if self.hand_over() {
                     break;
                 }
-            } else if Self::is_covered(word) {
-                // (M1), (M4) Release pairs with the Acquire of who takes it.
-                if self
-                    .owner
-                    .compare_exchange(word, word & FLAGS, Release, Relaxed)
-                    .is_ok()
-                {
+            } else if Self::is_covered(front) {
+                if self.release(front) {
                     break;
                 }
-            } else if self.mark(word, word | AWAKE) {
-                woken = self.queue.first(); // (M3)
-                if woken.is_some_and(|first| !P::exists(first)) {
-                    self.queue.enter(|queue| self.bury(&queue));
-                }
+            } else if front.first().is_some_and(|first| !P::exists(first)) {
+                self.queue.enter(|queue| self.bury(&queue));
+            } else if self.queue.mark(front, front.with(AWAKE)) {
+                woken = front.first();
             }
         }
         // From here on the mutex may be gone.
@@ -536,34 +493,17 @@ impl<P: Platform> Body<P> {
         }
     }
 
-    fn unlock_fair(&self) {
-        let me = P::me();
-        self.check_owner(me);
-        let waiters = self.owner.load(Relaxed) & WAITERS != 0; // a hint
-        if !(waiters && self.hand_over(me)) {
-            self.unlock();
-        }
-    }
-
-    /// Hands the mutex to the first waiter, if there is one. The new owner must
-    /// enter the gate to leave the queue, so the gate is still there to be left.
-    fn hand_over(&self, me: TaskId) -> bool {
+    /// Hands the mutex to the first waiter; `false` if there is none. The new
+    /// owner must enter the gate to leave the queue, so the mutex is there
+    /// until the gate opens.
+    fn hand_over(&self) -> bool {
         let heir = self.queue.enter(|queue| {
             self.bury(&queue);
             let first = queue.first()?;
-            loop {
-                let word = self.owner.load(Relaxed); // checked by the exchange
-                debug_assert!(owner(word) == Some(me));
-                let given = owned(first) | word & FLAGS & !HANDOFF;
-                // (M4) Release pairs with the Acquire in wait_first and cancel.
-                if self
-                    .owner
-                    .compare_exchange(word, given, Release, Relaxed)
-                    .is_ok()
-                {
-                    return Some((first, word & AWAKE != 0));
-                }
-            }
+            // (M3) Release pairs with the Acquire in wait_first and cancel.
+            self.owner.store(first.number(), Release);
+            let front = Front(self.queue.front.fetch_and(!HANDOFF, AcqRel)); // (Q1)
+            Some((first, front.has(AWAKE)))
         });
         let Some((first, awake)) = heir else {
             return false;
@@ -577,7 +517,7 @@ impl<P: Platform> Body<P> {
     }
 
     fn check_owner(&self, me: TaskId) {
-        let owner = owner(self.owner.load(Relaxed)); // mine, or an error
+        let owner = self.owner();
         assert!(
             owner == Some(me),
             "task {} unlocks the mutex at {self:p}, which is held by {owner:?}",

@@ -239,6 +239,15 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// survive into this copy of the address space (fork).
     fn exists(task: TaskId) -> bool;
 
+    /// The calling task took a lock without waiting. With this a world knows how
+    /// soon a task comes back, and so how a spinner had best look at the lock.
+    #[inline(always)]
+    fn took() {}
+
+    /// How a spinner had best look at a lock that tasks like the caller take
+    /// again and again.
+    fn pace() -> Look;
+
     /// A spin starts: [`Platform::need_resched`] speaks of the time from now on.
     fn spin_begin();
 
@@ -264,6 +273,20 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Wakes `task`, or makes its next park return at once. The task may have
     /// ended, and its number may belong to another: parks are always in loops.
     fn unpark(task: TaskId);
+
+    /// Stores `value` to `word` with `Release` if `guard` holds `expected`.
+    /// `false` if it does not, or for no reason.
+    ///
+    /// The test and the store are one step towards [`Platform::quiesce`] alone;
+    /// an interrupted pair starts over with the test. On Linux this is a
+    /// restartable sequence: no atomic read-modify-write, no barrier, and
+    /// nothing is touched after the store.
+    fn store_if(word: &Self::U32, value: u32, guard: &Self::U32, expected: u32) -> bool;
+
+    /// Waits until no task is inside [`Platform::store_if`] with a test from
+    /// before this call. The stores of those that passed are visible to the
+    /// caller, and later tests see the caller's writes from before this call.
+    fn quiesce();
 
     /// The moment `nanos` nanoseconds from now.
     fn after(nanos: u64) -> Deadline;
@@ -315,11 +338,13 @@ pub(crate) fn settle<P: Platform>(
     done: impl Fn(u32) -> bool,
     also: impl Fn() -> bool,
 ) {
+    const LOOKS: u32 = 100;
     const NAP_NS: u64 = 50_000;
     loop {
-        P::spin_begin();
+        let mut looks = 0;
         let seen = P::spin_until(word, Ordering::Relaxed, Look::Poll, &done, || {
-            also() || P::need_resched()
+            looks += 1;
+            looks > LOOKS || also()
         });
         if seen.is_some() || also() {
             return;

@@ -1,9 +1,10 @@
 //! The queue of sleeping waiters: first in, first out, linked by task number.
 //!
-//! A ring in both directions; the queue holds its head, and the tail stands
-//! before the head. Links change under the gate alone. The head is also read
-//! without it, as a number to wake: such a reader must know by other means
-//! that the head it read is still there (see `mutex.rs`).
+//! A ring in both directions: the queue's front word holds the first waiter,
+//! and the last stands before the first. The queue changes inside its gate
+//! alone. Beside the first waiter the front word holds marks, which change
+//! without the gate; whoever changes one exchanges the whole word, and so knows
+//! which waiter was the first.
 
 use crate::{
     gate::Gate,
@@ -34,9 +35,41 @@ impl<P: Platform> Node<P> {
     };
 }
 
+/// A mark of the first waiter in the front word: it is awake, or whoever set
+/// this wakes it.
+pub(crate) const AWAKE: u32 = 1;
+/// A mark of the first waiter: overdue, it asks for the lock.
+pub(crate) const HANDOFF: u32 = 2;
+/// A mark of the lead of the spinners: it will look at the lock again.
+pub(crate) const SPINNER: u32 = 4;
+const TASK_SHIFT: u32 = 3;
+
+/// The first waiter and the marks, as one value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Front(pub(crate) u32);
+
+impl Front {
+    pub(crate) const fn first(self) -> Option<TaskId> {
+        TaskId::new(self.0 >> TASK_SHIFT)
+    }
+
+    pub(crate) const fn has(self, marks: u32) -> bool {
+        self.0 & marks != 0
+    }
+
+    pub(crate) const fn with(self, marks: u32) -> Self {
+        Self(self.0 | marks)
+    }
+
+    pub(crate) const fn without(self, marks: u32) -> Self {
+        Self(self.0 & !marks)
+    }
+}
+
+/// A queue of waiters.
 pub(crate) struct WaitQueue<P: Platform> {
+    pub(crate) front: P::U32,
     gate: Gate<P>,
-    head: P::U32,
 }
 
 /// The queue, while its gate is held.
@@ -45,14 +78,23 @@ pub(crate) struct Entered<'a, P: Platform>(&'a WaitQueue<P>);
 impl<P: Platform> WaitQueue<P> {
     pub(crate) const fn new() -> Self {
         Self {
+            front: P::U32::ZERO,
             gate: Gate::new(),
-            head: P::U32::ZERO,
         }
     }
 
-    /// The first waiter, read without the gate.
-    pub(crate) fn first(&self) -> Option<TaskId> {
-        TaskId::new(self.head.load(Relaxed)) // ordered by the caller's words
+    /// The first waiter and the marks.
+    #[inline]
+    pub(crate) fn front(&self) -> Front {
+        Front(self.front.load(Relaxed)) // checked by `mark` or by a guarded store
+    }
+
+    /// Changes the marks; fails when the front is no longer `from`.
+    pub(crate) fn mark(&self, from: Front, to: Front) -> bool {
+        // (Q1) AcqRel: who reads a mark sees what its setter did before.
+        self.front
+            .compare_exchange(from.0, to.0, AcqRel, Relaxed)
+            .is_ok()
     }
 
     /// Runs `section` inside the gate.
@@ -61,19 +103,20 @@ impl<P: Platform> WaitQueue<P> {
     }
 }
 
-// Relaxed throughout: the gate orders these accesses.
+// Relaxed throughout: the gate orders the links.
 impl<P: Platform> Entered<'_, P> {
     pub(crate) fn first(&self) -> Option<TaskId> {
-        self.0.first()
+        self.0.front().first()
     }
 
-    /// Appends `task`; returns whether it is the first.
-    pub(crate) fn push(&self, task: TaskId) -> bool {
+    /// Appends `task`; if that makes it the first, with `marks`. Returns
+    /// whether it did.
+    pub(crate) fn push(&self, task: TaskId, marks: u32) -> bool {
         let node = &P::task(task).wait;
         let Some(head) = self.first() else {
             node.next.store(task.number(), Relaxed);
             node.prev.store(task.number(), Relaxed);
-            self.set_first(task);
+            self.set_first(task, marks);
             return true;
         };
         let head_node = &P::task(head).wait;
@@ -85,27 +128,36 @@ impl<P: Platform> Entered<'_, P> {
         false
     }
 
-    /// Takes `task`, which is in the queue, out of it.
-    pub(crate) fn remove(&self, task: TaskId) {
+    /// Takes `task`, which is in the queue, out of it. The first waiter takes
+    /// its marks along. Returns whether it was the first.
+    pub(crate) fn remove(&self, task: TaskId) -> bool {
         let node = &P::task(task).wait;
         let next = node.next.load(Relaxed);
         let prev = node.prev.load(Relaxed);
+        let was_first = self.first() == Some(task);
         if next == task.number() {
-            self.0.head.store(0, Relaxed);
-            return;
+            self.replace_first(0);
+            return true;
         }
         Self::linked(prev).next.store(next, Relaxed);
         Self::linked(next).prev.store(prev, Relaxed);
-        if self.first() == Some(task)
-            && let Some(next) = TaskId::new(next)
-        {
-            self.set_first(next);
+        if was_first && let Some(next) = TaskId::new(next) {
+            self.set_first(next, 0);
         }
+        was_first
     }
 
-    fn set_first(&self, task: TaskId) {
-        P::task(task).wait.since.store(P::stamp(), Relaxed);
-        self.0.head.store(task.number(), Relaxed);
+    fn set_first(&self, task: TaskId, marks: u32) {
+        P::task(task).wait.since.store(P::stamp(), Relaxed); // a hint
+        self.replace_first(task.number() << TASK_SHIFT | marks);
+    }
+
+    /// Replaces the first waiter and its marks; the spinner's mark stays.
+    fn replace_first(&self, first: u32) {
+        let mut front = self.0.front();
+        while !self.0.mark(front, Front(first | front.0 & SPINNER)) {
+            front = self.0.front();
+        }
     }
 
     fn linked(number: u32) -> &'static Node<P> {

@@ -5,7 +5,7 @@
 /// does not change. On aarch64 the kernel's event stream does, at 10 kHz.
 pub const EVENT_MICROS: u32 = 100;
 
-pub use imp::{cycles, wait_for_event};
+pub use imp::{cycles, rseq_is_registered, rseq_store_if, wait_for_event};
 
 #[cfg(target_arch = "x86_64")]
 mod imp {
@@ -58,6 +58,78 @@ mod imp {
             Monitor::Umwait => umwait(word, seen),
             Monitor::Mwaitx => mwaitx(word, seen),
             Monitor::None => return false,
+        }
+        true
+    }
+
+    /// Whether the kernel knows the calling thread's area.
+    pub fn rseq_is_registered(offset: isize) -> bool {
+        let cpu: i32;
+        // SAFETY: the caller has the offset from glibc, which allocates the
+        // area for every thread; its field `cpu_id` is at 4.
+        unsafe {
+            asm!(
+                "mov {cpu:e}, fs:[{offset} + 4]",
+                cpu = out(reg) cpu,
+                offset = in(reg) offset,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        cpu >= 0
+    }
+
+    /// Stores `value` to `word` with release semantics if `guard` holds
+    /// `expected`, as a restartable sequence.
+    ///
+    /// # Safety
+    /// `offset` is that of an area registered for every thread.
+    #[inline(always)]
+    pub unsafe fn rseq_store_if(
+        offset: isize,
+        word: &AtomicU32,
+        value: u32,
+        guard: &AtomicU32,
+        expected: u32,
+    ) -> bool {
+        // SAFETY: the sequence (3 to 4) has one store, its last instruction,
+        // which is what makes it restartable: interrupted before it, the
+        // thread goes on at 5, which leads to 2, from the start. The
+        // descriptor (1) is static and says where 3, 4 and 5 are; 5 stands
+        // behind the signature that glibc registers. Its address goes to the
+        // area's field `rseq_cs` at 8, which is the thread's own; the kernel
+        // clears it. The words are mapped and aligned, being borrowed. A plain
+        // x86 store releases.
+        unsafe {
+            asm!(
+                ".pushsection __rseq_cs, \"aw\"",
+                ".balign 32",
+                "771:",
+                ".long 0, 0",
+                ".quad 773f, 774f - 773f, 775f",
+                ".popsection",
+                ".pushsection .text.unlikely, \"ax\"",
+                ".byte 0x0f, 0xb9, 0x3d",
+                ".long 0x53053053",
+                "775:",
+                "jmp 772f",
+                ".popsection",
+                "772:",
+                "lea {descriptor}, [rip + 771b]",
+                "mov fs:[{offset} + 8], {descriptor}",
+                "773:",
+                "cmp dword ptr [{guard}], {expected:e}",
+                "jne {fail}",
+                "mov dword ptr [{word}], {value:e}",
+                "774:",
+                descriptor = out(reg) _,
+                offset = in(reg) offset,
+                guard = in(reg) guard.as_ptr(),
+                expected = in(reg) expected,
+                word = in(reg) word.as_ptr(),
+                value = in(reg) value,
+                fail = label { return false },
+                options(nostack),
+            );
         }
         true
     }
@@ -170,6 +242,84 @@ mod imp {
         }
         true
     }
+
+    /// Whether the kernel knows the calling thread's area.
+    pub fn rseq_is_registered(offset: isize) -> bool {
+        let cpu: i32;
+        // SAFETY: the caller has the offset from glibc, which allocates the
+        // area for every thread; its field `cpu_id` is at 4.
+        unsafe {
+            asm!(
+                "mrs {area}, tpidr_el0",
+                "add {area}, {area}, {offset}",
+                "ldr {cpu:w}, [{area}, #4]",
+                area = out(reg) _,
+                cpu = lateout(reg) cpu,
+                offset = in(reg) offset,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        cpu >= 0
+    }
+
+    /// Stores `value` to `word` with release semantics if `guard` holds
+    /// `expected`, as a restartable sequence.
+    ///
+    /// # Safety
+    /// `offset` is that of an area registered for every thread.
+    #[inline(always)]
+    pub unsafe fn rseq_store_if(
+        offset: isize,
+        word: &AtomicU32,
+        value: u32,
+        guard: &AtomicU32,
+        expected: u32,
+    ) -> bool {
+        // SAFETY: the sequence (3 to 4) has one store, its last instruction,
+        // which is what makes it restartable: interrupted before it, the
+        // thread goes on at 5, which leads to 2, from the start. The
+        // descriptor (1) is static and says where 3, 4 and 5 are; 5 stands
+        // behind the signature that glibc registers. Its address goes to the
+        // area's field `rseq_cs` at 8, which is the thread's own; the kernel
+        // clears it. The words are mapped and aligned, being borrowed.
+        unsafe {
+            asm!(
+                ".pushsection __rseq_cs, \"aw\"",
+                ".balign 32",
+                "771:",
+                ".long 0, 0",
+                ".quad 773f, 774f - 773f, 775f",
+                ".popsection",
+                ".pushsection .text.unlikely, \"ax\"",
+                ".inst 0xd428bc00",
+                "775:",
+                "b 772f",
+                ".popsection",
+                "772:",
+                "mrs {area}, tpidr_el0",
+                "add {area}, {area}, {offset}",
+                "adrp {scratch}, 771b",
+                "add {scratch}, {scratch}, :lo12:771b",
+                "str {scratch}, [{area}, #8]",
+                "773:",
+                "ldr {scratch:w}, [{guard}]",
+                "cmp {scratch:w}, {expected:w}",
+                "b.ne {fail}",
+                "stlr {value:w}, [{word}]",
+                "774:",
+                area = out(reg) _,
+                scratch = out(reg) _,
+                offset = in(reg) offset,
+                guard = in(reg) guard.as_ptr(),
+                expected = in(reg) expected,
+                word = in(reg) word.as_ptr(),
+                value = in(reg) value,
+                fail = label { return false },
+                options(nostack),
+            );
+        }
+        true
+    }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -184,5 +334,24 @@ mod imp {
     /// Cannot.
     pub fn wait_for_event(_: &AtomicU32, _: u32) -> bool {
         false
+    }
+
+    /// Nobody registered one for this processor.
+    pub fn rseq_is_registered(_: isize) -> bool {
+        false
+    }
+
+    /// Never called: no area is registered.
+    ///
+    /// # Safety
+    /// None is needed.
+    pub unsafe fn rseq_store_if(
+        _: isize,
+        _: &AtomicU32,
+        _: u32,
+        _: &AtomicU32,
+        _: u32,
+    ) -> bool {
+        unreachable!("no restartable sequences on this processor")
     }
 }

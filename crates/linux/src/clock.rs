@@ -59,6 +59,11 @@ pub(crate) fn cycles_in_ns(ns: u64) -> u64 {
     (ns * rates().cycles_per_1024_ns) >> 10
 }
 
+/// Nanoseconds in so many cycles of the counter.
+pub(crate) fn ns_in_cycles(cycles: u64) -> u64 {
+    cycles.saturating_mul(1024) / rates().cycles_per_1024_ns
+}
+
 /// Cycles of the counter in so many microseconds.
 pub(crate) fn cycles_in_micros(micros: u32) -> u64 {
     cycles_in_ns(u64::from(micros) * 1000)

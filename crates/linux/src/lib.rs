@@ -7,12 +7,14 @@
 //! | does the owner run | two samples of its thread's CPU clock: equal, it does not |
 //! | should I stop spinning | a jump of the time-stamp counter: I was descheduled; or a budget |
 //! | wait for a word | `pause`, `WFE`, `UMWAIT` or `MWAITX` |
+//! | release without a barrier | a restartable sequence, and `membarrier` for who must see it |
 //! | sleep, wake | a futex in the record |
 
 mod arch;
 pub mod clock;
 pub mod events;
 mod park;
+mod rseq;
 mod spin;
 mod tasks;
 
@@ -28,7 +30,7 @@ pub struct Linux;
 impl Platform for Linux {
     type U32 = AtomicU32;
 
-    /// Every wait for an event also ends after [`arch::EVENT_MICROS`] at most.
+    /// Every wait for an event also ends after 100 µs at most.
     const EVENT_SEES_RUNNING: bool = true;
 
     #[inline(always)]
@@ -43,6 +45,13 @@ impl Platform for Linux {
     }
     fn exists(task: TaskId) -> bool {
         tasks::exists(task)
+    }
+    #[inline(always)]
+    fn took() {
+        spin::took();
+    }
+    fn pace() -> Look {
+        spin::pace()
     }
     fn spin_begin() {
         spin::begin();
@@ -64,6 +73,13 @@ impl Platform for Linux {
     }
     fn unpark(task: TaskId) {
         park::unpark(&tasks::record(task).parker);
+    }
+    #[inline(always)]
+    fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
+        rseq::store_if(word, value, guard, expected)
+    }
+    fn quiesce() {
+        rseq::quiesce();
     }
     fn after(nanos: u64) -> Deadline {
         Deadline(clock::monotonic_ns().saturating_add(nanos))

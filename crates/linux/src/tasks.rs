@@ -21,7 +21,7 @@ use std::{
 use lockyard_core::{TaskId, TaskRecord};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use crate::Linux;
+use crate::{Linux, rseq};
 
 /// A task's record, on cache lines of its own.
 #[repr(align(128))]
@@ -33,6 +33,8 @@ pub struct Record {
     pub tid: AtomicU32,
     /// The CPU that the thread was last seen on, plus 1.
     pub cpu: AtomicU32,
+    /// Odd while the thread is inside an announced guarded store.
+    pub inside: AtomicU32,
     /// The next number in the list of free ones.
     free: AtomicU32,
 }
@@ -85,6 +87,14 @@ pub fn exists(task: TaskId) -> bool {
     !FORKED.load(Relaxed) || record(task).tid.load(Relaxed) != 0
 }
 
+/// The records of all numbers that were ever given out.
+pub fn records() -> impl Iterator<Item = &'static Record> {
+    (FIRST..FRESH.load(Relaxed))
+        .filter_map(TaskId::new)
+        .filter(|&task| !TABLE[chunk_of(task)].load(Acquire).is_null()) // (T1)
+        .map(record)
+}
+
 const fn chunk_of(task: TaskId) -> usize {
     (task.number() / FIRST).ilog2() as usize
 }
@@ -93,6 +103,7 @@ const fn chunk_of(task: TaskId) -> usize {
 fn register() -> TaskId {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        rseq::init();
         // SAFETY: the handler is a function of this crate, which stays loaded.
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
     });
@@ -205,13 +216,13 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
 /// In a fork's child only the forking thread is left. The others' numbers are
 /// never reused, for queues may still hold them.
 extern "C" fn after_fork_in_child() {
-    let me = ME.get();
-    for number in FIRST..FRESH.load(Relaxed) {
-        let task = TaskId::new(number).expect("numbers start at FIRST");
-        if !TABLE[chunk_of(task)].load(Relaxed).is_null() {
-            let tid = if number == me { tid() } else { 0 };
-            record(task).tid.store(tid, Relaxed); // the child has one thread
-        }
+    rseq::init();
+    for record in records() {
+        record.tid.store(0, Relaxed); // the child has one thread
+        record.inside.store(0, Relaxed); // likewise
+    }
+    if let Some(me) = TaskId::new(ME.get()) {
+        record(me).tid.store(tid(), Relaxed); // likewise
     }
     FORKED.store(true, Relaxed); // the child has one thread
 }

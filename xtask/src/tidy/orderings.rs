@@ -4,54 +4,42 @@ use super::{Finding, source::Source};
 
 const CORE: &str = "crates/core/src/";
 
+const ORDERINGS: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
+
 /// Checks a file of crates/core. Its platform.rs passes orderings on and
 /// chooses none.
 pub fn check(source: &Source) -> Vec<Finding> {
     if !source.path.starts_with(CORE) || source.path == "crates/core/src/platform.rs" {
         return Vec::new();
     }
-    source
-        .find(&["Ordering"])
-        .filter(|&at| !source.tokens[at].test)
-        .filter_map(|at| {
-            let message = shortened(source, at).or_else(|| unpaired(source, at))?;
-            let line = source.tokens[at].at.line;
-            Some(Finding::new(&source.path, line, message))
-        })
-        .collect()
+    let mut findings = Vec::new();
+    let mut in_import = false;
+    for (at, token) in source.tokens.iter().enumerate() {
+        match token.text.as_str() {
+            "use" => in_import = !source.has(at + 1, &["<"]),
+            ";" => in_import = false,
+            _ => {}
+        }
+        if in_import || token.test || !is_ordering(source, at) {
+            continue;
+        }
+        if !has_label(&source.comments(token.at)) {
+            let message = format!(
+                "`{}` names no pair: write its label, such as (A), on the line or directly above \
+                 the statement, and the same label at the other half",
+                token.text
+            );
+            findings.push(Finding::new(&source.path, token.at.line, message));
+        }
+    }
+    findings
 }
 
-/// An import that would hide an ordering from this check.
-fn shortened(source: &Source, at: usize) -> Option<String> {
-    let imported = source.tokens[..at]
-        .iter()
-        .rev()
-        .find_map(|token| match token.text.as_str() {
-            "use" => Some(true),
-            ";" | "(" | ")" | "[" | "]" | "}" => Some(false),
-            _ => None,
-        })
-        .unwrap_or(false);
-    let short = source.has(at + 1, &[":", ":"]) || source.has(at + 1, &["as"]);
-    (imported && short).then(|| {
-        "an import that shortens an ordering: import `Ordering`, and name the ordering in full \
-         where it is used"
-            .to_owned()
-    })
-}
-
-/// An ordering with no pair label beside it.
-fn unpaired(source: &Source, at: usize) -> Option<String> {
-    let ordering = ["Acquire", "Release", "AcqRel", "SeqCst"]
-        .into_iter()
-        .find(|ordering| source.has(at + 1, &[":", ":", ordering]))?;
-    let labelled = has_label(&source.comments(source.tokens[at].at));
-    (!labelled).then(|| {
-        format!(
-            "`{ordering}` names no pair: write its label, such as (A), on the line or directly \
-             above the statement, and the same label at the other half"
-        )
-    })
+/// Whether the token is an ordering that orders, by its full name or alone.
+fn is_ordering(source: &Source, at: usize) -> bool {
+    let alone = ![":", "."].contains(&source.before(at));
+    let in_full = at >= 3 && source.has(at - 3, &["Ordering", ":", ":"]);
+    ORDERINGS.contains(&source.tokens[at].text.as_str()) && (alone || in_full)
 }
 
 /// Whether a text has a label: one capital letter and maybe digits, in
@@ -109,15 +97,19 @@ mod tests {
     }
 
     #[test]
-    fn an_import_that_hides_orderings_is_found() {
-        for import in [
-            "use crate::platform::Ordering::Acquire;",
-            "use crate::{Platform, Ordering::{Acquire, Release}};",
-            "use core::cmp::Ordering as O;",
-        ] {
-            assert_eq!(found(import).len(), 1, "{import}");
-        }
-        assert!(found("use crate::{Ordering, Word};\na(); // (A)\n").is_empty());
+    fn a_short_name_counts_and_its_import_does_not() {
+        assert_eq!(
+            found("use crate::Ordering::{Acquire, Relaxed};\nw.load(Acquire);").len(),
+            1
+        );
+        assert!(
+            found("use crate::Ordering::{Acquire, Relaxed};\nw.load(Acquire); // (A)").is_empty()
+        );
+        assert_eq!(
+            found("fn g() -> impl T + use<> { w.load(Acquire) }").len(),
+            1
+        );
+        assert!(found("see(Event::Release);\nguard.Release();").is_empty());
     }
 
     #[test]

@@ -142,8 +142,9 @@ impl<P: Platform> Drepper<P> {
             // (B) Acquire: pairs with (A), so that the list has who set the 2.
             self.state.swap(HELD, Acquire);
             if let Some(task) = self.dequeue() {
-                // Release: pairs with the Acquires of `lock`.
-                self.state.store(FREE, Release);
+                // Release: pairs with the Acquires of `lock`. A swap, as all
+                // changes of the state read it: no two of them can cross.
+                self.state.swap(FREE, Release);
                 P::unpark(task);
                 return;
             }

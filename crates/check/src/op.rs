@@ -1,0 +1,131 @@
+//! What a thread asks of the explorer, and what it is told.
+
+use crate::memory::Ordering;
+
+/// A step: the thread stops before it, and the explorer decides who goes next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Op {
+    Load {
+        word: usize,
+        order: Ordering,
+    },
+    Store {
+        word: usize,
+        value: u32,
+        order: Ordering,
+    },
+    Update {
+        word: usize,
+        update: Update,
+        order: Ordering,
+        /// The ordering of a compare-exchange that fails.
+        err: Ordering,
+    },
+    /// A `SeqCst` fence; the others are no steps.
+    Fence,
+    /// Stores if a test of another word succeeds; one step towards `Quiesce`.
+    StoreIf {
+        word: usize,
+        value: u32,
+        guard: usize,
+        expected: u32,
+    },
+    /// Waits until no test lies between its own test and its store.
+    Quiesce,
+    /// Waits for a value that the thread accepts, or for its stop condition.
+    Await {
+        word: usize,
+        order: Ordering,
+    },
+    /// Waits for the thread's token.
+    Park {
+        deadline: Option<u64>,
+    },
+    /// Gives a thread its token.
+    Unpark {
+        thread: usize,
+    },
+}
+
+/// A read-modify-write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Update {
+    Swap(u32),
+    Exchange { old: u32, new: u32 },
+    Add(u32),
+    Or(u32),
+    And(u32),
+}
+
+impl Update {
+    /// What the word holds afterwards; `None` when the exchange fails.
+    pub(crate) fn apply(self, value: u32) -> Option<u32> {
+        match self {
+            Self::Swap(new) => Some(new),
+            Self::Exchange { old, new } => (value == old).then_some(new),
+            Self::Add(other) => Some(value.wrapping_add(other)),
+            Self::Or(bits) => Some(value | bits),
+            Self::And(mask) => Some(value & mask),
+        }
+    }
+}
+
+/// A choice between two things that is the checker's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Question {
+    /// Whether a rare thing is so; the name is for the timeline. A thread gets
+    /// so many in an execution.
+    Whim(&'static str),
+    /// Whether a moment has passed; from then on it has.
+    Passed(u64),
+}
+
+/// What a thread asks.
+pub(crate) enum Request {
+    Op(Op),
+    /// What an `Answer::Judge`, `Answer::Peek` or `Answer::Look` asked for.
+    Verdict(bool),
+    Question(Question),
+    /// A fence that is not `SeqCst`.
+    Fence(Ordering),
+    /// A new word at this address.
+    Word(usize),
+    /// A new cell.
+    Cell,
+    Access {
+        cell: usize,
+        write: bool,
+    },
+    Free {
+        start: usize,
+        end: usize,
+    },
+    Name {
+        start: usize,
+        end: usize,
+        name: &'static str,
+    },
+    Mark(usize),
+    Me,
+    Now,
+    Spawn(Box<dyn FnOnce()>),
+    Afterwards(Box<dyn FnOnce()>),
+}
+
+/// What a thread is told.
+#[derive(Clone, Copy)]
+pub(crate) enum Answer {
+    Done,
+    /// A value, or whatever number was asked for.
+    Value(u32),
+    /// What a compare-exchange found, when it failed.
+    Failed(u32),
+    Bool(bool),
+    Time(u64),
+    /// Would the thread accept this value?
+    Judge(u32),
+    /// Does its stop condition hold, when nothing rare happens?
+    Peek,
+    /// Its stop condition is to be evaluated, and should hold.
+    Look,
+}

@@ -1,0 +1,195 @@
+//! What a model is made of: words, fences, waiting, threads.
+
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use lockyard_core::Word;
+
+use crate::{
+    fiber::ask,
+    memory::Ordering,
+    op::{Answer, Op, Question, Request, Update},
+};
+
+/// The low bits of a handle are an index, the others say of which execution.
+const INDEX_BITS: u32 = 16;
+
+/// Numbers executions, over all explorers of the process.
+static LAST_EXECUTION: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static EXECUTION: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Starts an execution: everything that registered before is forgotten.
+pub(crate) fn begin_execution() {
+    EXECUTION.set(LAST_EXECUTION.fetch_add(1, Relaxed) + 1);
+}
+
+/// Something that registers with the execution when it is first used in it, so
+/// that it is const-constructible and starts every execution afresh.
+pub(crate) struct Handle(AtomicU64);
+
+impl Handle {
+    pub(crate) const NEW: Self = Self(AtomicU64::new(0));
+
+    /// Its index in this execution.
+    pub(crate) fn index(&self, register: impl FnOnce() -> Request) -> usize {
+        let execution = EXECUTION.get();
+        let known = self.0.load(Relaxed);
+        if known >> INDEX_BITS == execution && execution != 0 {
+            return (known & ((1 << INDEX_BITS) - 1)) as usize;
+        }
+        let Answer::Value(index) = ask(register()) else {
+            unreachable!("a registration is answered with an index");
+        };
+        assert!(index >> INDEX_BITS == 0, "too many words or cells");
+        self.0
+            .store(execution << INDEX_BITS | u64::from(index), Relaxed);
+        index as usize
+    }
+}
+
+/// A word of the checker's memory. It holds 0 at the start of each execution,
+/// whatever it held in the one before. It must not be shared by explorers that
+/// run at the same time.
+pub struct CheckWord(Handle);
+
+impl CheckWord {
+    pub(crate) fn index(&self) -> usize {
+        self.0
+            .index(|| Request::Word(std::ptr::from_ref(self).addr()))
+    }
+
+    fn update(&self, update: Update, order: Ordering, err: Ordering) -> Result<u32, u32> {
+        let word = self.index();
+        match ask(Request::Op(Op::Update {
+            word,
+            update,
+            order,
+            err,
+        })) {
+            Answer::Value(old) => Ok(old),
+            Answer::Failed(old) => Err(old),
+            _ => unreachable!("an update is answered with the old value"),
+        }
+    }
+
+    fn update_always(&self, update: Update, order: Ordering) -> u32 {
+        match self.update(update, order, Ordering::Relaxed) {
+            Ok(old) | Err(old) => old,
+        }
+    }
+}
+
+impl Word for CheckWord {
+    const ZERO: Self = Self(Handle::NEW);
+
+    fn load(&self, order: Ordering) -> u32 {
+        let word = self.index();
+        match ask(Request::Op(Op::Load { word, order })) {
+            Answer::Value(value) => value,
+            _ => unreachable!("a load is answered with a value"),
+        }
+    }
+
+    fn store(&self, value: u32, order: Ordering) {
+        let word = self.index();
+        ask(Request::Op(Op::Store { word, value, order }));
+    }
+
+    fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.update_always(Update::Swap(value), order)
+    }
+
+    fn compare_exchange(
+        &self,
+        old: u32,
+        new: u32,
+        ok: Ordering,
+        err: Ordering,
+    ) -> Result<u32, u32> {
+        self.update(Update::Exchange { old, new }, ok, err)
+    }
+
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        self.update_always(Update::Add(value), order)
+    }
+
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        self.update_always(Update::Or(bits), order)
+    }
+
+    fn fetch_and(&self, mask: u32, order: Ordering) -> u32 {
+        self.update_always(Update::And(mask), order)
+    }
+}
+
+/// A fence, as [`std::sync::atomic::fence`].
+pub fn fence(order: Ordering) {
+    ask(if order == Ordering::SeqCst {
+        Request::Op(Op::Fence)
+    } else {
+        Request::Fence(order)
+    });
+}
+
+/// Waits for a value that `done` accepts, or until `stop` holds.
+pub(crate) fn wait(
+    word: &CheckWord,
+    order: Ordering,
+    mut done: impl FnMut(u32) -> bool,
+    mut stop: impl FnMut() -> bool,
+) -> Option<u32> {
+    let word = word.index();
+    let mut answer = ask(Request::Op(Op::Await { word, order }));
+    loop {
+        let verdict = match answer {
+            Answer::Value(value) => return Some(value),
+            Answer::Judge(value) => done(value),
+            Answer::Peek => stop(),
+            Answer::Look => {
+                let stops = stop();
+                ask(Request::Verdict(stops)); // no answer if it is false
+                return None;
+            }
+            _ => unreachable!("a wait is answered with a value or a question"),
+        };
+        answer = ask(Request::Verdict(verdict));
+    }
+}
+
+/// Asks the checker to choose.
+pub(crate) fn decide(question: Question) -> bool {
+    matches!(ask(Request::Question(question)), Answer::Bool(true))
+}
+
+/// Adds a thread to the model. Threads run when the setup has returned.
+pub fn spawn(body: impl FnOnce() + 'static) {
+    ask(Request::Spawn(Box::new(body)));
+}
+
+/// Runs `body` when all threads have finished: it sees all they did.
+pub fn afterwards(body: impl FnOnce() + 'static) {
+    ask(Request::Afterwards(Box::new(body)));
+}
+
+fn range<T>(object: &T) -> (usize, usize) {
+    let start = std::ptr::from_ref(object).addr();
+    (start, start + size_of::<T>())
+}
+
+/// Names the words of `object` in timelines.
+pub fn name<T>(object: &T, name: &'static str) {
+    let (start, end) = range(object);
+    ask(Request::Name { start, end, name });
+}
+
+/// Declares the memory of `object` freed: an access of one of its words that is
+/// not ordered before this is a failure.
+pub fn free<T>(object: &T) {
+    let (start, end) = range(object);
+    ask(Request::Free { start, end });
+}

@@ -1,0 +1,137 @@
+//! The checker as a world for the locks.
+
+use lockyard_core::{
+    Deadline, Event, Look, Ordering, Platform, Running, TaskId, TaskRecord, Woken,
+};
+
+use crate::{
+    fiber::ask,
+    memory::THREADS,
+    op::{Answer, Op, Question, Request},
+    word::{CheckWord, decide, wait},
+};
+
+/// The world of the model checker. Its tasks are the threads of a model, in
+/// the order in which they were spawned, from 1 on.
+pub struct Check;
+
+thread_local! {
+    /// Type-stable for ever, and the words in them start afresh with each
+    /// execution.
+    static RECORDS: &'static [TaskRecord<Check>; THREADS] =
+        Box::leak(Box::new([const { TaskRecord::ZERO }; THREADS]));
+}
+
+fn index(task: TaskId) -> usize {
+    task.number() as usize
+}
+
+fn now() -> u64 {
+    match ask(Request::Now) {
+        Answer::Time(now) => now,
+        _ => unreachable!("the time is asked for"),
+    }
+}
+
+impl Platform for Check {
+    type U32 = CheckWord;
+
+    const EVENT_SEES_RUNNING: bool = true;
+
+    fn me() -> TaskId {
+        match ask(Request::Me) {
+            Answer::Value(me) => TaskId::new(me).expect("the setup of a model is no task"),
+            _ => unreachable!("a thread knows its number"),
+        }
+    }
+
+    fn task(task: TaskId) -> &'static TaskRecord<Self> {
+        RECORDS.with(|records| &records[index(task)])
+    }
+
+    /// `Yes` or `No`, as the checker likes: what is not known is either.
+    fn running(_task: TaskId) -> Running {
+        if decide(Question::Whim("finds a task off its CPU")) {
+            Running::No
+        } else {
+            Running::Yes
+        }
+    }
+
+    fn exists(_task: TaskId) -> bool {
+        true
+    }
+
+    fn pace() -> Look {
+        Look::Poll
+    }
+
+    fn spin_begin() {}
+
+    fn need_resched() -> bool {
+        decide(Question::Whim("should stop spinning"))
+    }
+
+    fn spin_until(
+        word: &CheckWord,
+        order: Ordering,
+        _look: Look,
+        done: impl FnMut(u32) -> bool,
+        stop: impl FnMut() -> bool,
+    ) -> Option<u32> {
+        wait(word, order, done, stop)
+    }
+
+    fn park(deadline: Option<Deadline>) -> Woken {
+        let deadline = deadline.map(|deadline| deadline.0);
+        match ask(Request::Op(Op::Park { deadline })) {
+            Answer::Bool(true) => Woken::TimedOut,
+            _ => Woken::Unparked,
+        }
+    }
+
+    fn unpark(task: TaskId) {
+        let thread = index(task);
+        ask(Request::Op(Op::Unpark { thread }));
+    }
+
+    fn stamp() -> u32 {
+        0
+    }
+
+    /// As the checker likes.
+    fn elapsed(_stamp: u32, _micros: u32) -> bool {
+        decide(Question::Whim("finds that time has elapsed"))
+    }
+
+    /// As the checker likes, until it has.
+    fn passed(deadline: Deadline) -> bool {
+        decide(Question::Passed(deadline.0))
+    }
+
+    fn store_if(word: &CheckWord, value: u32, guard: &CheckWord, expected: u32) -> bool {
+        if decide(Question::Whim("is interrupted in a conditional store")) {
+            return false;
+        }
+        let (word, guard) = (word.index(), guard.index());
+        let op = Op::StoreIf {
+            word,
+            value,
+            guard,
+            expected,
+        };
+        matches!(ask(Request::Op(op)), Answer::Bool(true))
+    }
+
+    fn quiesce() {
+        ask(Request::Op(Op::Quiesce));
+    }
+
+    fn after(nanos: u64) -> Deadline {
+        Deadline(now() + nanos)
+    }
+
+    fn event(event: Event) {
+        ask(Request::Mark(event as usize));
+    }
+}
