@@ -334,17 +334,23 @@ impl<'a> Execution<'a> {
         let state = &self.threads[thread];
         match op {
             Op::Load { word, .. } => Box::new(memory.readable(thread, word)),
-            Op::Store { word, .. } => {
-                Box::new(memory.readable(thread, word).filter(move |&m| memory.is_open(word, m)))
-            }
-            Op::Update { word, update, .. } => Box::new(
-                memory.readable(thread, word).filter(move |&m| {
-                    update.apply(memory.message(word, m).value).is_none() || memory.is_open(word, m)
-                }),
+            Op::Store { word, .. } => Box::new(
+                memory
+                    .readable(thread, word)
+                    .filter(move |&m| memory.is_open(word, m)),
             ),
+            Op::Update { word, update, .. } => {
+                Box::new(memory.readable(thread, word).filter(move |&m| {
+                    update.apply(memory.message(word, m).value).is_none() || memory.is_open(word, m)
+                }))
+            }
             Op::Unpark { thread: other } => {
                 let token = self.threads[other].token;
-                Box::new(memory.readable(thread, token).filter(move |&m| memory.is_open(token, m)))
+                Box::new(
+                    memory
+                        .readable(thread, token)
+                        .filter(move |&m| memory.is_open(token, m)),
+                )
             }
             Op::StoreIf { guard, .. } => Box::new(memory.testable(thread, guard)),
             Op::Fence | Op::Quiesce => Box::new(std::iter::once(0)),
@@ -358,9 +364,9 @@ impl<'a> Execution<'a> {
             }
             Op::Park { deadline } => {
                 let token = state.token;
-                let given = memory
-                    .readable(thread, token)
-                    .filter(move |&m| memory.message(token, m).value != 0 && memory.is_open(token, m));
+                let given = memory.readable(thread, token).filter(move |&m| {
+                    memory.message(token, m).value != 0 && memory.is_open(token, m)
+                });
                 let spurious = (state.spurious > 0).then_some(SPURIOUS);
                 Box::new(given.chain(deadline.map(|_| TIMEOUT)).chain(spurious))
             }
@@ -513,7 +519,10 @@ impl<'a> Execution<'a> {
         let first = if initials.contains(thread) {
             thread
         } else {
-            initials.iter().next().expect("the first step depends on none")
+            initials
+                .iter()
+                .next()
+                .expect("the first step depends on none")
         };
         self.trail.want_one(turn, initials, first);
     }
@@ -573,7 +582,9 @@ impl<'a> Execution<'a> {
                 state.looked = self.trail.here();
                 Ok(Answer::Look)
             }
-            Op::Await { word, order } => memory.load(thread, word, option, order).map(Answer::Value),
+            Op::Await { word, order } => {
+                memory.load(thread, word, option, order).map(Answer::Value)
+            }
             Op::Park { deadline } => {
                 let state = &mut self.threads[thread];
                 match option {
@@ -706,7 +717,10 @@ impl<'a> Execution<'a> {
         if matches!(op, Op::Await { .. } | Op::Park { .. }) {
             return self.fail("a model must not wait before its threads run, nor afterwards");
         }
-        let usual = self.options(SETUP, op).next().expect("a step has an outcome");
+        let usual = self
+            .options(SETUP, op)
+            .next()
+            .expect("a step has an outcome");
         self.perform(SETUP, op, usual)
     }
 

@@ -66,7 +66,11 @@ impl Timeline {
                 format!("{} = {}, {order:?}", self.word(memory, word), read(word))
             }
             Op::Await { word, order } => {
-                format!("{} spun to {}, {order:?}", self.word(memory, word), read(word))
+                format!(
+                    "{} spun to {}, {order:?}",
+                    self.word(memory, word),
+                    read(word)
+                )
             }
             Op::Store { word, value, order } => {
                 let name = self.word(memory, word);
@@ -113,7 +117,12 @@ impl fmt::Display for Timeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const COLUMN: usize = 4;
         for (thread, text) in &self.lines {
-            writeln!(f, "  {:indent$}{thread}: {text}", "", indent = thread * COLUMN)?;
+            writeln!(
+                f,
+                "  {:indent$}{thread}: {text}",
+                "",
+                indent = thread * COLUMN
+            )?;
         }
         Ok(())
     }

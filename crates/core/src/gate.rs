@@ -42,9 +42,7 @@ pub(crate) struct Gate<P: Platform> {
 
 impl<P: Platform> Gate<P> {
     pub(crate) const fn new() -> Self {
-        Self {
-            word: P::U32::ZERO,
-        }
+        Self { word: P::U32::ZERO }
     }
 
     /// Runs `section` while holding the gate. When this returns, the caller
@@ -100,10 +98,7 @@ impl<P: Platform> Gate<P> {
             node.below.store(word >> 1, Relaxed); // published below
             let pushed = me.number() << 1 | LOCKED;
             // (G2) Release pairs with unlock's Acquire: my node, to be popped.
-            match self
-                .word
-                .compare_exchange(word, pushed, Release, Relaxed)
-            {
+            match self.word.compare_exchange(word, pushed, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
             }

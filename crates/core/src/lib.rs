@@ -6,6 +6,7 @@
 //! new`.
 #![no_std]
 
+mod api;
 pub mod condvar;
 mod gate;
 pub mod mutex;
@@ -13,4 +14,6 @@ pub mod osq;
 pub mod platform;
 mod wait_queue;
 
+pub use condvar::Condvar;
+pub use mutex::RawMutex;
 pub use platform::*;

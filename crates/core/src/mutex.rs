@@ -114,9 +114,6 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
 
     /// Takes the mutex, waiting until `deadline` at the latest; returns whether
     /// it was taken. A free mutex is taken even when the deadline has passed.
-    ///
-    /// # Panics
-    /// When the caller holds it already.
     #[inline]
     pub fn lock_until(&self, deadline: Deadline) -> bool {
         self.body.take(P::me()) || self.lock_slow(Some(deadline))
@@ -167,12 +164,23 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     #[cold]
     fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
         let me = P::me();
+        if self.is_mine() {
+            return self.wait_for_myself(me, deadline);
+        }
+        self.spin(me, deadline) || self.body.queue_up(me, deadline)
+    }
+
+    /// The owner locks again: that ends at the deadline, or is a deadlock.
+    fn wait_for_myself(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
         assert!(
-            !self.is_mine(),
+            deadline.is_some(),
             "deadlock: task {} locks the mutex at {self:p}, which it holds already",
             me.number()
         );
-        self.spin(me, deadline) || self.body.queue_up(me, deadline)
+        while !deadline.is_some_and(P::passed) {
+            P::park(deadline);
+        }
+        false
     }
 
     /// Spins while the owner runs; returns whether that took the mutex.
@@ -228,10 +236,7 @@ impl<P: Platform> Body<P> {
             let overdue = front.first().filter(|&first| Self::is_overdue(first));
             if front.has(AWAKE) || overdue.is_some() {
                 // Somebody else is next: my promise becomes its own.
-                if self
-                    .queue
-                    .mark(front, front.without(promise).with(AWAKE))
-                {
+                if self.queue.mark(front, front.without(promise).with(AWAKE)) {
                     P::event(Event::SpinNotFirst);
                     if let Some(first) = overdue
                         && !front.has(AWAKE)
@@ -407,13 +412,11 @@ impl<P: Platform> Body<P> {
     /// Leaves the queue without the mutex; `true` when it was handed over at
     /// the last moment.
     fn cancel(&self, me: TaskId) -> bool {
-        let (was_first, granted) = self
-            .queue
-            .enter(|queue| {
-                let was_first = queue.remove(me);
-                // (M3) Acquire pairs with hand_over's Release.
-                (was_first, self.owner.load(Acquire) == me.number())
-            });
+        let (was_first, granted) = self.queue.enter(|queue| {
+            let was_first = queue.remove(me);
+            // (M3) Acquire pairs with hand_over's Release.
+            (was_first, self.owner.load(Acquire) == me.number())
+        });
         if granted {
             P::event(Event::CancelGranted);
             return true;
@@ -444,8 +447,7 @@ impl<P: Platform> Body<P> {
     pub(crate) fn unlock(&self) {
         let me = P::me();
         let front = self.queue.front();
-        let released =
-            self.owner() == Some(me) && Self::is_covered(front) && self.release(front);
+        let released = self.owner() == Some(me) && Self::is_covered(front) && self.release(front);
         if !released {
             self.unlock_slow(me);
         }

@@ -25,13 +25,8 @@ pub trait Word: Send + Sync + 'static {
     ///
     /// # Errors
     /// What the word held, if that was not `old`.
-    fn compare_exchange(
-        &self,
-        old: u32,
-        new: u32,
-        ok: Ordering,
-        err: Ordering,
-    ) -> Result<u32, u32>;
+    fn compare_exchange(&self, old: u32, new: u32, ok: Ordering, err: Ordering)
+    -> Result<u32, u32>;
     /// Adds, wrapping, and returns what the word held.
     fn fetch_add(&self, value: u32, order: Ordering) -> u32;
     /// Sets bits and returns what the word held.
@@ -309,7 +304,9 @@ pub trait Clock: Platform {
     /// That type.
     type Instant;
     /// The deadline of that moment.
-    fn deadline(at: Self::Instant) -> Deadline;
+    fn deadline(at: &Self::Instant) -> Deadline;
+    /// The moment so long from now, if the type can name it.
+    fn checked_after(duration: core::time::Duration) -> Option<Self::Instant>;
 }
 
 /// What the locks keep for each task: its place in the queues. A task waits

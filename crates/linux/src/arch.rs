@@ -41,8 +41,7 @@ mod imp {
     static MONITOR: LazyLock<Monitor> = LazyLock::new(|| {
         if __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & 1 << 5 != 0 {
             Monitor::Umwait
-        } else if __cpuid(0x8000_0000).eax >= 0x8000_0001
-            && __cpuid(0x8000_0001).ecx & 1 << 29 != 0
+        } else if __cpuid(0x8000_0000).eax >= 0x8000_0001 && __cpuid(0x8000_0001).ecx & 1 << 29 != 0
         {
             Monitor::Mwaitx
         } else {
@@ -192,10 +191,7 @@ mod imp {
 mod imp {
     use std::{
         arch::asm,
-        sync::{
-            LazyLock,
-            atomic::AtomicU32,
-        },
+        sync::{LazyLock, atomic::AtomicU32},
     };
 
     /// The virtual counter.
@@ -204,7 +200,9 @@ mod imp {
         let count: u64;
         // SAFETY: Linux lets user space read CNTVCT_EL0, and a read has no
         // effect but its result.
-        unsafe { asm!("mrs {0}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags)) };
+        unsafe {
+            asm!("mrs {0}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags))
+        };
         count
     }
 
@@ -345,13 +343,7 @@ mod imp {
     ///
     /// # Safety
     /// None is needed.
-    pub unsafe fn rseq_store_if(
-        _: isize,
-        _: &AtomicU32,
-        _: u32,
-        _: &AtomicU32,
-        _: u32,
-    ) -> bool {
+    pub unsafe fn rseq_store_if(_: isize, _: &AtomicU32, _: u32, _: &AtomicU32, _: u32) -> bool {
         unreachable!("no restartable sequences on this processor")
     }
 }

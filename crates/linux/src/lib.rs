@@ -102,8 +102,12 @@ impl Platform for Linux {
 impl Clock for Linux {
     type Instant = std::time::Instant;
 
-    fn deadline(at: std::time::Instant) -> Deadline {
+    fn deadline(at: &std::time::Instant) -> Deadline {
         let left = at.saturating_duration_since(std::time::Instant::now());
         Self::after(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn checked_after(duration: std::time::Duration) -> Option<std::time::Instant> {
+        std::time::Instant::now().checked_add(duration)
     }
 }

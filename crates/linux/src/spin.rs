@@ -81,7 +81,9 @@ pub fn begin() {
         spin.looked.set(now);
         spin.target.set(0);
     });
-    tasks::record(tasks::me()).cpu.store(here(), Ordering::Relaxed); // a hint
+    tasks::record(tasks::me())
+        .cpu
+        .store(here(), Ordering::Relaxed); // a hint
 }
 
 #[inline(always)]
@@ -159,8 +161,13 @@ pub fn running(task: TaskId) -> Running {
             return Running::No; // the thread has ended
         };
         let before = spin.sample.replace(Some(sample));
-        let wait = if before.is_none() { FIRST_SAMPLE_NS } else { NEXT_SAMPLE_NS };
-        spin.sample_at.set(arch::cycles() + clock::cycles_in_ns(wait));
+        let wait = if before.is_none() {
+            FIRST_SAMPLE_NS
+        } else {
+            NEXT_SAMPLE_NS
+        };
+        spin.sample_at
+            .set(arch::cycles() + clock::cycles_in_ns(wait));
         match before {
             None => Running::Unknown,
             Some(before) if before == sample => Running::No,

@@ -43,8 +43,7 @@ pub struct Record {
 /// `(FIRST << c + 1) - 1`.
 const FIRST: u32 = 64;
 const CHUNKS: usize = (TaskId::MAX / FIRST).ilog2() as usize + 1;
-static TABLE: [AtomicPtr<Record>; CHUNKS] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
+static TABLE: [AtomicPtr<Record>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
 
 /// The next number that nobody has had.
 static FRESH: AtomicU32 = AtomicU32::new(FIRST);
