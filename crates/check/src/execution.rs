@@ -400,6 +400,7 @@ impl<'a> Execution<'a> {
             _ => const { &Vec::new() },
         }
         .clone();
+        let takers = self.takers(thread, op);
         let writes = self.written_by(thread, op);
         let serial = writes.map(|word| self.memory.stores(word));
         let answer = self.perform(thread, op, option)?;
@@ -414,6 +415,11 @@ impl<'a> Execution<'a> {
             let readers = written.map_or(Vec::new(), |word| self.readers[word].clone());
             for earlier in rivals.iter().copied().chain(readers) {
                 self.race(earlier, thread, &rivals, source, &before);
+            }
+            if written.is_none() {
+                for earlier in takers {
+                    self.race(earlier, thread, &[], None, &before);
+                }
             }
         }
         let step = self.steps.len();
@@ -460,6 +466,19 @@ impl<'a> Execution<'a> {
             Op::Park { .. } | Op::Unpark { .. } => self.read_by(thread, op),
             Op::Load { .. } | Op::Await { .. } | Op::Fence | Op::Quiesce => None,
         }
+    }
+
+    /// The steps but for which a compare-exchange could have succeeded: they
+    /// read what it expects, and only one can.
+    fn takers(&self, thread: usize, op: Op) -> Vec<usize> {
+        let Op::Update { word, update, .. } = op else {
+            return Vec::new();
+        };
+        self.memory
+            .readable(thread, word)
+            .filter(|&message| update.apply(self.memory.message(word, message).value).is_some())
+            .filter_map(|message| self.memory.taker(word, message))
+            .collect()
     }
 
     /// The words that a step reads, or would read if it came later.

@@ -276,7 +276,7 @@ fn z6() {
 /// Random programs of up to three threads, against the oracle.
 #[test]
 fn random_programs() {
-    let mut state = 1_u64;
+    let mut state = std::env::var("SEED").map_or(1_u64, |n| n.parse().unwrap());
     let mut below = move |end: u64| {
         // xorshift (Marsaglia, 2003).
         state ^= state << 13;
@@ -285,12 +285,12 @@ fn random_programs() {
         state % end
     };
     let mut explored = 0;
-    for _ in 0..1_500 {
+    for _ in 0..std::env::var("N").map_or(1_500, |n| n.parse().unwrap()) {
         let mut value = 0;
         let mut program = Program::new();
-        for _ in 0..2 + below(2) {
+        for _ in 0..2 + below(3) {
             let mut thread = Vec::new();
-            for _ in 0..1 + below(3) {
+            for _ in 0..1 + below(4) {
                 value += 1;
                 let at = below(2) as usize;
                 let load = [Relaxed, Acquire][below(2) as usize];
@@ -306,6 +306,9 @@ fn random_programs() {
                 });
             }
             program.push(thread);
+        }
+        if program.iter().map(Vec::len).sum::<usize>() > 8 {
+            continue;
         }
         let (reached, report) = explore(&EVERYTHING, &program);
         assert_eq!(reached, axioms::allowed(&program), "{program:?}");

@@ -185,7 +185,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
 
     /// Spins while the owner runs; returns whether that took the mutex.
     fn spin(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
-        if self.body.queue.front().has(AWAKE) {
+        if self.body.queue.front().has(SPINNER) {
             P::event(Event::SpinNotFirst);
             return false;
         }
@@ -233,29 +233,24 @@ impl<P: Platform> Body<P> {
                 continue;
             };
             let front = self.queue.front();
-            let overdue = front.first().filter(|&first| Self::is_overdue(first));
-            if front.has(AWAKE) || overdue.is_some() {
-                // Somebody else is next: my promise becomes its own.
-                if self.queue.mark(front, front.without(promise).with(AWAKE)) {
-                    P::event(Event::SpinNotFirst);
-                    if let Some(first) = overdue
-                        && !front.has(AWAKE)
-                    {
-                        P::event(Event::WokeFirst);
-                        P::unpark(first);
+            if let Some(first) = front.first() {
+                let ask = !front.has(AWAKE | HANDOFF) && Self::is_overdue(first);
+                let wanted = front.with(if ask { SPINNER | HANDOFF } else { SPINNER });
+                if promise == 0 || ask {
+                    if self.queue.mark(front, wanted) {
+                        promise = SPINNER;
+                        if ask {
+                            P::event(Event::HandoffAsked);
+                        }
                     }
-                    return false;
+                    continue;
                 }
-                continue;
-            }
-            if front.first().is_some() && promise == 0 {
-                if self.queue.mark(front, front.with(SPINNER)) {
-                    promise = SPINNER;
-                }
-                continue;
             }
             let give_up = self.watch(owner, deadline, || {
-                self.queue.front().first().is_some_and(Self::is_overdue)
+                let front = self.queue.front();
+                front.first().is_some_and(|first| {
+                    promise == 0 || !front.has(AWAKE | HANDOFF) && Self::is_overdue(first)
+                })
             });
             if let Some(event) = give_up {
                 self.end_promise(promise);
@@ -514,6 +509,7 @@ impl<P: Platform> Body<P> {
         P::event(Event::HandedOff);
         if !awake {
             P::unpark(first);
+            P::yield_to(first);
         }
         true
     }

@@ -269,6 +269,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// ended, and its number may belong to another: parks are always in loops.
     fn unpark(task: TaskId);
 
+    /// Lets `task`, which was just woken, run if it waits for the caller's CPU.
+    fn yield_to(task: TaskId);
+
     /// Stores `value` to `word` with `Release` if `guard` holds `expected`.
     /// `false` if it does not, or for no reason.
     ///

@@ -74,6 +74,9 @@ impl Platform for Linux {
     fn unpark(task: TaskId) {
         park::unpark(&tasks::record(task).parker);
     }
+    fn yield_to(_: TaskId) {
+        std::thread::yield_now();
+    }
     #[inline(always)]
     fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
         rseq::store_if(word, value, guard, expected)

@@ -60,3 +60,8 @@ pub fn unpark(parker: &AtomicU32) {
         futex::wake(parker, Flags::PRIVATE, 1).expect("a futex wake on a mapped word cannot fail");
     }
 }
+
+/// Whether the task was woken and has not come back yet.
+pub fn is_arriving(parker: &AtomicU32) -> bool {
+    parker.load(Relaxed) == TOKEN // a hint
+}

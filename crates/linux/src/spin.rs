@@ -11,7 +11,7 @@ use std::{
 
 use lockyard_core::{Look, Running, TaskId};
 
-use crate::{arch, clock, tasks};
+use crate::{arch, clock, park, tasks};
 
 /// How long a thread spins for one lock at most: a few times what it costs to
 /// sleep and be woken (about 20 µs), so that spinning in vain at most
@@ -36,10 +36,14 @@ struct Spin {
     target: Cell<u32>,
     /// When to sample it next, in cycles.
     sample_at: Cell<u64>,
+    /// When it should have arrived, if it was just woken, in cycles.
+    arrived_by: Cell<u64>,
     /// The last sample, in nanoseconds of its CPU time.
     sample: Cell<Option<u64>>,
 }
 
+/// How long an owner may take from its wake-up to its CPU.
+const ARRIVAL_NS: u64 = 15_000;
 /// How often a thread has to come back to its lock for its waiters to keep
 /// off: a lock that is taken again sooner than it could change hands (two to
 /// three transfers of a cache line) does more while it does not.
@@ -59,6 +63,7 @@ thread_local! {
             period: Cell::new(u64::MAX),
             target: Cell::new(0),
             sample_at: Cell::new(0),
+            arrived_by: Cell::new(0),
             sample: Cell::new(None),
         }
     };
@@ -151,10 +156,14 @@ pub fn running(task: TaskId) -> Running {
             let shares_my_cpu = record.cpu.load(Ordering::Relaxed) == here(); // a hint
             let wait = if shares_my_cpu { 0 } else { FIRST_SAMPLE_NS };
             spin.sample.set(None);
+            spin.arrived_by.set(now + clock::cycles_in_ns(ARRIVAL_NS));
             spin.sample_at.set(now + clock::cycles_in_ns(wait));
             return Running::Unknown;
         }
         if now < spin.sample_at.get() {
+            return Running::Unknown;
+        }
+        if park::is_arriving(&record.parker) && now < spin.arrived_by.get() {
             return Running::Unknown;
         }
         let Some(sample) = cpu_time_ns(tid) else {

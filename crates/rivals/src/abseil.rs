@@ -1,6 +1,8 @@
 //! The mutex of Abseil, Google's C++ library.
 
-use std::sync::OnceLock;
+use std::{ffi::c_int, sync::OnceLock};
+
+use libloading::Library;
 
 use crate::dynamic::{Calls, Dynamic, Object, open};
 
@@ -49,21 +51,34 @@ fn load_release(release: &str) -> Option<Calls> {
         .find_map(|version| {
             // SAFETY: Abseil's initialisers ask nothing of whoever opens it.
             let library = unsafe { open(&format!("libabsl_synchronization.so.{version}")) }.ok()?;
-            namespaces(release).find_map(|namespace| {
-                let symbol = |tail| format!("_ZN4absl{}{namespace}5Mutex{tail}", namespace.len());
-                // SAFETY: these are `Mutex::Lock()`, `Mutex::Unlock()` and
-                // `Mutex::~Mutex()`: members that take `this` and return nothing.
-                unsafe {
-                    Calls::find(
-                        library,
-                        &symbol("4LockEv"),
-                        &symbol("6UnlockEv"),
-                        Some(&symbol("D1Ev")),
-                    )
-                }
-                .ok()
-            })
+            namespaces(release).find_map(|namespace| find(library, &namespace))
         })
+}
+
+fn find(library: &'static Library, namespace: &str) -> Option<Calls> {
+    let absl = format!("_ZN4absl{}{namespace}", namespace.len());
+    // SAFETY: these are `Mutex::Lock()`, `Mutex::Unlock()` and
+    // `Mutex::~Mutex()`: members that take `this` and return nothing.
+    let calls = unsafe {
+        Calls::find(
+            library,
+            &format!("{absl}5Mutex4LockEv"),
+            &format!("{absl}5Mutex6UnlockEv"),
+            Some(&format!("{absl}5MutexD1Ev")),
+        )
+    }
+    .ok()?;
+    let set_mode = format!("{absl}29SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE");
+    // SAFETY: it takes an enumeration, which is an `int`, of which 0 is
+    // `kIgnore`, and may be called at any time.
+    unsafe {
+        // A library built with assertions (Debian's is) looks for deadlocks in
+        // every call, at more than the price of the lock; others ignore this.
+        if let Ok(set_mode) = library.get::<unsafe extern "C" fn(c_int)>(&set_mode) {
+            set_mode(0);
+        }
+    }
+    Some(calls)
 }
 
 /// The inline namespaces a release may be in: Abseil's own, or one that Debian

@@ -140,3 +140,16 @@ fn unlocking<R>(unlock: impl FnMut(), section: impl FnOnce() -> R) -> R {
     let _unlock = OnDrop(unlock);
     section()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_that_panics_releases_its_lock() {
+        let lock = Tas::<Linux>::new();
+        let section = std::panic::AssertUnwindSafe(|| lock.with(|| panic!("on purpose")));
+        assert!(std::panic::catch_unwind(section).is_err());
+        lock.with(|| ());
+    }
+}

@@ -116,7 +116,7 @@ impl<P: Platform> Drepper<P> {
         let mut last = self.arrivals.load(Relaxed); // only a guess
         loop {
             node.next.store(last, Relaxed); // published by the push
-            // Release: pairs with the swap in `dequeue`. Relaxed: a guess.
+            // Release: pairs with the swap in `turn_round`. Relaxed: a guess.
             match self
                 .arrivals
                 .compare_exchange(last, me.number(), Release, Relaxed)
@@ -142,13 +142,14 @@ impl<P: Platform> Drepper<P> {
             // (B) Acquire: pairs with (A), so that the list has who set the 2.
             self.state.swap(HELD, Acquire);
             if let Some(task) = self.dequeue() {
-                // Release: pairs with the Acquires of `lock`. A swap, as all
-                // changes of the state read it: no two of them can cross.
+                // Release: pairs with the Acquires of `lock`. A store would do;
+                // checkers that order stores by what happens before them only
+                // (loom) would let a later swap miss it.
                 self.state.swap(FREE, Release);
                 P::unpark(task);
                 return;
             }
-            // As in `unlock`. It fails once at most for each task that came.
+            // As in `unlock`. It fails only if a task came since (B).
             let done = self.state.compare_exchange(HELD, FREE, Release, Relaxed);
             if done.is_ok() {
                 return;

@@ -1,0 +1,100 @@
+//! The command line: subcommands, signals and the exit status.
+
+use std::{
+    ffi::OsString,
+    io,
+    process::{ExitCode, exit},
+};
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::{compare, failure::Failure, locks, locktest, screen, usage};
+
+/// The lab for sleeping locks: lists them, loads them, compares them.
+///
+/// Results go to stdout, progress to stderr. Ctrl-C ends a measurement and
+/// prints what was measured so far. Exit status: 0 fine, 1 a check failed or
+/// results could not be written, 2 bad usage.
+#[derive(Parser)]
+#[command(name = "lockyard", version, disable_help_subcommand = true)]
+#[command(max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Locks(locks::Args),
+    Locktest(locktest::Args),
+    Compare(compare::Args),
+}
+
+/// Parses `args`, does what they ask, and returns the exit status.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let done = Cli::try_parse_from(&args)
+        .map_err(|error| refused(error, &args))
+        .and_then(|cli| {
+            stop_on_signal();
+            match cli.command {
+                Command::Locks(args) => locks::run(&args),
+                Command::Locktest(args) => locktest::run(&args),
+                Command::Compare(args) => compare::run(&args),
+            }
+        });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => report(failure),
+    }
+}
+
+/// The first signal ends the measurement, the second ends the program, in
+/// case that a lock under test never lets its threads go.
+fn stop_on_signal() {
+    let handler = || {
+        if lockyard_torture::interrupted() {
+            exit(130);
+        }
+        screen::log("stopping; what was measured follows (again to quit at once)");
+        lockyard_torture::interrupt();
+    };
+    // Without the handler a signal ends the program at once, as it always did.
+    let _ = ctrlc::set_handler(handler);
+}
+
+/// What the parser does not take: bad usage, or a wish for help or the version.
+fn refused(error: clap::Error, args: &[OsString]) -> Failure {
+    if !error.use_stderr() {
+        return Failure::Help(error);
+    }
+    let mut command = Cli::command();
+    command.build();
+    let name = args.get(1).and_then(|name| name.to_str());
+    let subcommand = name.and_then(|name| command.find_subcommand(name));
+    Failure::Usage(usage::one_line(&error, subcommand.unwrap_or(&command)))
+}
+
+/// Says what ended the command, in one line on stderr.
+fn report(failure: Failure) -> ExitCode {
+    match failure {
+        Failure::Help(text) => {
+            let _ = text.print();
+            ExitCode::SUCCESS
+        }
+        Failure::Usage(line) => {
+            screen::log(&line);
+            ExitCode::from(2)
+        }
+        Failure::Check(line) => {
+            screen::log(&line);
+            ExitCode::FAILURE
+        }
+        // Whoever read stdout has seen enough.
+        Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Failure::Output(error) => {
+            screen::log(&format!("results could not be written: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `lockyard compare`: our lock beside its rivals, over a grid.
+//!
+//! On a noisy machine the moment of a run matters as much as its lock. So the
+//! locks are interleaved: in each round every point of the grid runs every
+//! lock once, in an order shuffled anew, and what is compared are medians over
+//! the rounds and runs of the same round, which are neighbours in time.
+
+mod out;
+mod plan;
+mod sentences;
+mod summary;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use std::{path::PathBuf, time::Duration};
+
+use lockyard_torture::interrupted;
+use serde::Serialize;
+
+use self::{out::Out, plan::Plan, verdict::Verdict};
+use crate::{
+    failure::Failure,
+    machine::Machine,
+    measure,
+    record::Record,
+    registry::{self, Entry},
+    screen::{self, Screen},
+    values::{self, Work, World},
+};
+
+/// Measure our lock beside its rivals over a grid of threads and work
+///
+/// Runs locktest on every lock at every point of a grid of threads and work,
+/// interleaved, and compares medians over the rounds. Without flags it takes
+/// about a minute: the seconds of a run follow from the number of runs.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Locks to compare: the first of ours (mutex, when none of ours is named)
+    /// beside the others [default: mutex and every rival that can run here]
+    #[arg(long, value_name = "LOCK,...", value_delimiter = ',', value_parser = registry::parser())]
+    lock: Vec<String>,
+
+    /// Numbers of threads [default: 1, 2, and 1, 4 and 32 per CPU]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = values::threads)]
+    #[arg(allow_negative_numbers = true)]
+    threads: Vec<usize>,
+
+    /// Work units inside the critical section and between two of them
+    #[arg(long, value_name = "LOAD/GAP,...", value_delimiter = ',', value_parser = values::work)]
+    #[arg(
+        default_value = "0/0,50/50,500/500,50/1000",
+        allow_negative_numbers = true
+    )]
+    points: Vec<Work>,
+
+    /// Rounds, each of which runs every lock once at every point [default: 3;
+    /// 7 with --full]
+    #[arg(long, value_name = "R", value_parser = values::rounds)]
+    #[arg(allow_negative_numbers = true)]
+    rounds: Option<u32>,
+
+    /// Seconds of each run [default: a minute shared by all runs, but from
+    /// 0.02 to 1; 0.5 with --full]
+    #[arg(long, value_name = "S", value_parser = values::seconds)]
+    #[arg(allow_negative_numbers = true)]
+    seconds: Option<Duration>,
+
+    /// The long form: 7 rounds of half a second a run
+    #[arg(long)]
+    full: bool,
+
+    /// Seed of the order of the locks and of the sampling
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::seed)]
+    #[arg(allow_negative_numbers = true)]
+    seed: u64,
+
+    /// Write raw.jsonl (every run), summary.jsonl (every point and the verdict)
+    /// and machine.json to this directory, which may not hold them yet
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Print one JSON object per point, and one with the verdict
+    #[arg(long)]
+    json: bool,
+}
+
+/// A run and the round that it belongs to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Raw {
+    #[serde(flatten)]
+    record: Record,
+    round: u32,
+}
+
+/// Measures and compares.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let plan = Plan::new(args)?;
+    measure::can_start(plan.most_threads())?;
+    let mut out = args.out.as_deref().map(Out::create).transpose()?;
+
+    let machine = Machine::here();
+    if let Some(out) = &mut out {
+        out.machine(&machine)?;
+    }
+    if !args.json {
+        screen::print(&plan.text(&machine))?;
+    }
+    let mut raws = Vec::new();
+    let measured = measure_all(&plan, out.as_mut(), &mut raws);
+
+    // Whatever ended the measurement, what it measured is not lost.
+    let scope = plan.scope();
+    let points = summary::summarise(&raws, &scope.locks, machine.clock_ns);
+    let verdict = Verdict::new(&scope, &points, machine.clock_ns);
+    let objects = screen::json_lines(&points) + &screen::json_lines(&[&verdict]);
+    let written = match &mut out {
+        Some(out) => out.summary(&objects),
+        None => Ok(()),
+    };
+    let text = if args.json {
+        objects
+    } else {
+        tables::text(&points) + &sentences::text(&verdict)
+    };
+    screen::print(&text)?;
+    measured?;
+    Ok(written?)
+}
+
+fn measure_all(plan: &Plan, out: Option<&mut Out>, raws: &mut Vec<Raw>) -> Result<(), Failure> {
+    let screen = Screen::new(plan.runs(), plan.planned());
+    let measured = rounds(plan, out, &screen, raws);
+    screen.close();
+    measured
+}
+
+/// Runs the plan until its end or an interrupt. Only whole runs count.
+fn rounds(
+    plan: &Plan,
+    mut out: Option<&mut Out>,
+    screen: &Screen,
+    raws: &mut Vec<Raw>,
+) -> Result<(), Failure> {
+    let mut dice = fastrand::Rng::with_seed(plan.seed);
+    for lock in &plan.locks {
+        // Brings in code, stacks and thread records before anything counts.
+        measure::locktest(lock, &plan.warm_up())?;
+    }
+    for round in 1..=plan.rounds {
+        for point in &plan.points {
+            let mut order: Vec<&Entry> = plan.locks.iter().collect();
+            dice.shuffle(&mut order);
+            for lock in order {
+                screen.begins(format!("round {round}, {point}, {}", lock.name));
+                let config = plan.config(*point, round);
+                let report = measure::locktest(lock, &config)?;
+                if interrupted() {
+                    return Ok(());
+                }
+                let run = raws.len() as u32 + 1;
+                let record = Record::new(World::Native, lock.name, &config, run, &report);
+                let raw = Raw { record, round };
+                if let Some(out) = out.as_mut() {
+                    out.raw(&raw)?;
+                }
+                raws.push(raw);
+                screen.ended();
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! The verdict in sentences.
+
+use super::{
+    summary::MARGIN,
+    verdict::{Outcome, Verdict},
+};
+use crate::format;
+
+/// The summary. Every number in it stands in the verdict.
+pub fn text(v: &Verdict) -> String {
+    let mut lines = vec![String::new(), measured(v)];
+    if v.points > 0 {
+        means(&mut lines, v);
+        section(&mut lines, &wins(v), &v.wins, outcome);
+        section(&mut lines, &losses(v), &v.losses, outcome);
+        if !v.ties.is_empty() {
+            let head = format!(
+                "{} is level with the best rival at {}:",
+                v.lock,
+                of(v.ties.len(), v)
+            );
+            section(&mut lines, &head, &v.ties, outcome);
+        }
+        section(&mut lines, &front(v), &v.pareto_misses, |miss| {
+            format!("{}: {}", miss.point, miss.rivals.join(", "))
+        });
+        section(&mut lines, &tails(v), &v.longer_tails, |tail| {
+            let (ours, theirs) = (tail.wait_p999_ns, tail.rival_wait_p999_ns);
+            format!(
+                "{}: {} against {} of {}",
+                tail.point,
+                format::time(ours),
+                format::time(theirs),
+                tail.rival
+            )
+        });
+        if !v.collapse.is_empty() {
+            collapse(&mut lines, v);
+        }
+        lines.push(spread(v));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// A heading, and what it announces.
+fn section<T>(lines: &mut Vec<String>, head: &str, items: &[T], show: impl Fn(&T) -> String) {
+    lines.push(head.into());
+    lines.extend(items.iter().map(|item| format!("  {}", show(item))));
+}
+
+fn measured(v: &Verdict) -> String {
+    let (complete, planned) = (v.rounds_complete, v.rounds_planned);
+    let mut text = format!("Summary of {complete} of {planned} rounds");
+    if v.points < v.points_planned {
+        text += &format!(
+            "; every lock was measured at {} of {} points, and only these count",
+            v.points, v.points_planned
+        );
+    } else if complete < planned as usize {
+        text += "; some points have one round more";
+    }
+    text
+}
+
+fn means(lines: &mut Vec<String>, v: &Verdict) {
+    let mean = |mean: Option<f64>| match mean {
+        Some(ratio) => format!("{ratio:.2}x"),
+        None => "not measured".into(),
+    };
+    lines.push("Geometric mean of the ratio to the best rival:".into());
+    lines.push(format!(
+        "  with 2 or more threads: {}",
+        mean(v.geomean_ratio_multi)
+    ));
+    lines.push(format!("  with 1 thread: {}", mean(v.ratio_uncontended)));
+}
+
+fn wins(v: &Verdict) -> String {
+    let margin = 100.0 * MARGIN;
+    match v.wins.len() {
+        0 => format!("{} wins nowhere by more than {margin} %.", v.lock),
+        n => format!("{} wins by more than {margin} % at {}:", v.lock, of(n, v)),
+    }
+}
+
+fn losses(v: &Verdict) -> String {
+    let margin = 100.0 * MARGIN;
+    match v.losses.len() {
+        0 => format!("{} loses nowhere by more than {margin} %.", v.lock),
+        n => format!("{} loses by more than {margin} % at {}:", v.lock, of(n, v)),
+    }
+}
+
+fn outcome(o: &Outcome) -> String {
+    format!("{}: {:.2}x {}", o.point, o.ratio, o.rival)
+}
+
+fn front(v: &Verdict) -> String {
+    match v.pareto_misses.len() {
+        0 => format!("{} is on the Pareto front at every point.", v.lock),
+        n => format!(
+            "{} is not on the Pareto front at {}; dominated by:",
+            v.lock,
+            of(n, v)
+        ),
+    }
+}
+
+fn tails(v: &Verdict) -> String {
+    match v.longer_tails.len() {
+        0 => "Its p99.9 wait is nowhere longer than that of the best rival.".into(),
+        n => format!(
+            "Its p99.9 wait is longer than that of the best rival at {}:",
+            of(n, v)
+        ),
+    }
+}
+
+fn collapse(lines: &mut Vec<String>, v: &Verdict) {
+    section(
+        lines,
+        "Collapse check, throughput over that with 2 threads:",
+        &v.collapse,
+        |c| {
+            let kept = |lock: &str| c.kept.get(lock).copied().unwrap_or(f64::NAN);
+            let rivals = v.rivals.iter().map(|&rival| (rival, kept(rival)));
+            let least = rivals.min_by(|a, b| a.1.total_cmp(&b.1));
+            let (rival, least) = least.unwrap_or(("none", f64::NAN));
+            format!(
+                "{} with {} threads: {}x; the least of the rivals: {}x {rival}",
+                c.work,
+                c.threads,
+                format::number(kept(v.lock)),
+                format::number(least),
+            )
+        },
+    );
+}
+
+fn spread(v: &Verdict) -> String {
+    format!(
+        "Rounds differ in throughput by {:.0} % of their median, those of {} by {:.0} % at worst.",
+        100.0 * v.spread,
+        v.lock,
+        100.0 * v.worst_spread,
+    )
+}
+
+fn of(n: usize, v: &Verdict) -> String {
+    format!("{n} of {} points", v.points)
+}

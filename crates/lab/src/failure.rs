@@ -1,0 +1,21 @@
+//! Why a subcommand ends without success.
+
+use std::io;
+
+/// A failure; each kind has its exit status.
+pub enum Failure {
+    /// None: help or the version was asked for.
+    Help(clap::Error),
+    /// Bad usage: one line that names the value and what would be valid.
+    Usage(String),
+    /// A lock misbehaved: one line that names it.
+    Check(String),
+    /// Results could not be written.
+    Output(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}

@@ -1,0 +1,24 @@
+//! The lab's command: lists locks, loads them and compares them with their
+//! rivals.
+
+mod cli;
+mod compare;
+mod events;
+mod failure;
+mod format;
+mod locks;
+mod locktest;
+mod machine;
+mod measure;
+mod ours;
+mod record;
+mod registry;
+mod screen;
+mod usage;
+mod values;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(std::env::args_os())
+}

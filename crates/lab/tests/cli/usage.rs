@@ -1,0 +1,114 @@
+//! Help, and one line for each way to misuse the command.
+
+use crate::{run, stdout, text};
+
+/// The one line on stderr; stdout must be empty and the exit status 2.
+fn refused(args: &[&str]) -> String {
+    let output = run(args);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
+    assert_eq!(text(&output.stdout), "", "{args:?}");
+    assert_eq!(err.lines().count(), 1, "{args:?}: {err}");
+    assert!(err.starts_with("lockyard: "), "{args:?}: {err}");
+    err
+}
+
+#[test]
+fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
+    for (args, names) in [
+        ("", ["subcommand", "locks, locktest, compare"]),
+        ("compar", ["'compar'", "did you mean 'compare'?"]),
+        ("--frob", ["'--frob'", "--help"]),
+        (
+            "locks --bytes",
+            ["'--bytes' is not a flag of locks", "--json"],
+        ),
+        ("locktest extra", ["'extra'", "--threads"]),
+        (
+            "locktest --thread 2",
+            ["'--thread'", "did you mean '--threads'?"],
+        ),
+        (
+            "locktest --lock mutx",
+            [
+                "'mutx' is not a lock: use one of mutex, mutex:poll, std",
+                "did you mean 'mutex'?",
+            ],
+        ),
+        ("locktest --lock mutex,,std", ["--lock", "needs a value"]),
+        (
+            "locktest --world sim",
+            ["'sim' is not a world", "use native"],
+        ),
+        ("locktest --threads 0", ["--threads '0'", "from 1 to 8192"]),
+        (
+            "locktest --threads 1,x",
+            ["--threads 'x'", "from 1 to 8192"],
+        ),
+        (
+            "locktest --threads -1",
+            ["--threads '-1'", "from 1 to 8192"],
+        ),
+        (
+            "locktest --threads 1000000",
+            ["--threads '1000000'", "from 1 to 8192"],
+        ),
+        ("locktest --threads", ["--threads", "needs a value"]),
+        (
+            "locktest --seconds 0",
+            ["--seconds '0'", "from 0.001 to 86400"],
+        ),
+        (
+            "locktest --seconds -2",
+            ["--seconds '-2'", "from 0.001 to 86400"],
+        ),
+        (
+            "locktest --seconds nan",
+            ["--seconds 'nan'", "from 0.001 to 86400"],
+        ),
+        (
+            "locktest --seconds inf",
+            ["--seconds 'inf'", "from 0.001 to 86400"],
+        ),
+        (
+            "locktest --seconds 1s",
+            ["--seconds '1s'", "from 0.001 to 86400"],
+        ),
+        (
+            "locktest --seconds 1 --seconds 2",
+            ["--seconds", "multiple"],
+        ),
+        ("locktest --load -1", ["--load '-1'", "from 0 to 10000000"]),
+        ("locktest --gap 1e9", ["--gap '1e9'", "from 0 to 10000000"]),
+        ("locktest --runs 0", ["--runs '0'", "from 1 to 1000"]),
+        ("locktest --sample 0", ["--sample '0'", "from 1 to 1000000"]),
+        (
+            "locktest --seed -1",
+            ["--seed '-1'", "from 0 to 18446744073709551615"],
+        ),
+        ("compare --points 50", ["--points '50'", "LOAD/GAP"]),
+        ("compare --points 0/0,1/x", ["--points '1/x'", "LOAD/GAP"]),
+        ("compare --rounds 2", ["--rounds '2'", "from 3 to 1000"]),
+        ("compare --lock mutex", ["'mutex'", "name another lock"]),
+        (
+            "compare --lock std,nosuch",
+            ["'nosuch' is not a lock", "mutex"],
+        ),
+    ] {
+        let line = refused(&args.split_whitespace().collect::<Vec<_>>());
+        for name in names {
+            assert!(line.contains(name), "no {name:?} in {line}");
+        }
+    }
+    let line = refused(&["locktest", "--lock", "two\nlines"]);
+    assert!(line.contains("'two lines' is not a lock"), "{line}");
+}
+
+#[test]
+fn help_and_version_go_to_stdout() {
+    assert!(stdout(&["--help"]).contains("locktest"));
+    assert!(stdout(&["--version"]).starts_with("lockyard "));
+    for subcommand in ["locks", "locktest", "compare"] {
+        assert!(stdout(&[subcommand, "--help"]).contains("--json"));
+    }
+}
