@@ -790,6 +790,10 @@ impl<'a> Execution<'a> {
                 }
                 Answer::Done
             }
+            Request::History { address, values } => {
+                values.borrow_mut().extend(self.memory.history(address));
+                Answer::Done
+            }
             Request::Mark(mark) => {
                 if self.threads[thread].mode != Mode::Peek {
                     self.marks[mark] += 1;

@@ -228,6 +228,17 @@ impl Memory {
         &self.words[word].messages[usize::from(id)]
     }
 
+    /// The values that the word at this address has had, in modification order.
+    pub(crate) fn history(&self, address: usize) -> impl Iterator<Item = u32> {
+        self.words
+            .iter()
+            .filter(move |word| word.address == address)
+            .flat_map(|word| {
+                let value = |id: &u16| word.messages[usize::from(*id)].value;
+                word.order.iter().map(value)
+            })
+    }
+
     /// How many stores to the word there were.
     pub(crate) fn stores(&self, word: usize) -> usize {
         self.words[word].messages.len() - 1

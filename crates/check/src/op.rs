@@ -1,5 +1,7 @@
 //! What a thread asks of the explorer, and what it is told.
 
+use std::{cell::RefCell, rc::Rc};
+
 use crate::memory::Ordering;
 
 /// A step: the thread stops before it, and the explorer decides who goes next.
@@ -104,6 +106,11 @@ pub(crate) enum Request {
         start: usize,
         end: usize,
         name: &'static str,
+    },
+    /// Asks for the values that the word at an address has had.
+    History {
+        address: usize,
+        values: Rc<RefCell<Vec<u32>>>,
     },
     Mark(usize),
     Me,

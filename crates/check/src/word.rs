@@ -1,7 +1,8 @@
 //! What a model is made of: words, fences, waiting, threads.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    rc::Rc,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -185,6 +186,17 @@ fn range<T>(object: &T) -> (usize, usize) {
 pub fn name<T>(object: &T, name: &'static str) {
     let (start, end) = range(object);
     ask(Request::Name { start, end, name });
+}
+
+/// The values that word number `index` of `object`, which is made of words, has
+/// had so far, in modification order from the first zero on.
+pub fn history<T>(object: &T, index: usize) -> Vec<u32> {
+    let values = Rc::new(RefCell::new(Vec::new()));
+    ask(Request::History {
+        address: range(object).0 + index * size_of::<CheckWord>(),
+        values: Rc::clone(&values),
+    });
+    values.take()
 }
 
 /// Declares the memory of `object` freed: an access of one of its words that is

@@ -109,6 +109,8 @@ impl Platform for Check {
         decide(Question::Passed(deadline.0))
     }
 
+    fn yield_to(_task: TaskId) {}
+
     fn store_if(word: &CheckWord, value: u32, guard: &CheckWord, expected: u32) -> bool {
         if decide(Question::Whim("is interrupted in a conditional store")) {
             return false;

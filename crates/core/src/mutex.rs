@@ -62,6 +62,13 @@ use crate::{
 /// How long a first waiter may be overtaken, in microseconds.
 pub const HANDOFF_MICROS: u32 = 600;
 
+const YIELDS: u32 = 4;
+enum Spun {
+    Took,
+    OwnerOff(TaskId),
+    Stop,
+}
+
 /// A mutual-exclusion lock. `W` is how spinners in its queue wait:
 /// [`osq::Event`] (seed 001) or [`osq::Poll`] (before it).
 #[repr(C)]
@@ -167,7 +174,14 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         if self.is_mine() {
             return self.wait_for_myself(me, deadline);
         }
-        self.spin(me, deadline) || self.body.queue_up(me, deadline)
+        for _ in 0..YIELDS {
+            match self.spin(me, deadline) {
+                Spun::Took => return true,
+                Spun::OwnerOff(owner) => P::yield_to(owner),
+                Spun::Stop => break,
+            }
+        }
+        self.body.queue_up(me, deadline)
     }
 
     /// The owner locks again: that ends at the deadline, or is a deadlock.
@@ -184,14 +198,14 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     }
 
     /// Spins while the owner runs; returns whether that took the mutex.
-    fn spin(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
+    fn spin(&self, me: TaskId, deadline: Option<Deadline>) -> Spun {
         if self.body.queue.front().has(SPINNER) {
             P::event(Event::SpinNotFirst);
-            return false;
+            return Spun::Stop;
         }
         P::spin_begin();
         if !self.osq.lock() {
-            return false;
+            return Spun::Stop;
         }
         let took = self.body.lead(me, deadline);
         self.osq.unlock();
@@ -221,14 +235,14 @@ impl<P: Platform> Body<P> {
     }
 
     /// Spins as the lead. Returns whether that took the mutex.
-    fn lead(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
+    fn lead(&self, me: TaskId, deadline: Option<Deadline>) -> Spun {
         let mut promise = 0;
         loop {
             let Some(owner) = self.owner() else {
                 if self.take(me) {
                     self.end_promise(promise);
                     P::event(Event::SpinAcquired);
-                    return true;
+                    return Spun::Took;
                 }
                 continue;
             };
@@ -262,7 +276,10 @@ impl<P: Platform> Body<P> {
                     }
                 }
                 P::event(event);
-                return false;
+                return match event {
+                    Event::SpinOwnerOff => Spun::OwnerOff(owner),
+                    _ => Spun::Stop,
+                };
             }
         }
     }

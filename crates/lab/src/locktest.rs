@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long)]
     events: bool,
 
-    /// Print one JSON object per run
+    /// Print one JSON object per run, whose seconds are those measured
     #[arg(long)]
     json: bool,
 }

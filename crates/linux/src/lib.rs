@@ -75,7 +75,7 @@ impl Platform for Linux {
         park::unpark(&tasks::record(task).parker);
     }
     fn yield_to(_: TaskId) {
-        std::thread::yield_now();
+        spin::let_run();
     }
     #[inline(always)]
     fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {

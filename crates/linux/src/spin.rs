@@ -105,6 +105,16 @@ pub fn pace() -> Look {
     }
 }
 
+/// Lets other threads run. What that takes is no sign that the caller should
+/// stop spinning.
+pub fn let_run() {
+    std::thread::yield_now();
+    SPIN.with(|spin| {
+        spin.looked.set(arch::cycles());
+        spin.target.set(0);
+    });
+}
+
 pub fn need_resched() -> bool {
     SPIN.with(|spin| {
         let now = arch::cycles();

@@ -84,7 +84,7 @@ impl Plan {
             .collect();
         let rounds = args.rounds.unwrap_or(if args.full { 7 } else { 3 });
         let runs = points.len() * locks.len() * rounds as usize;
-        let share = (BUDGET / runs as u32).clamp(SHORTEST, LONGEST);
+        let share = BUDGET.div_f64(runs as f64).clamp(SHORTEST, LONGEST);
         let default = if args.full { FULL } else { share };
         Ok(Self {
             locks,

@@ -22,7 +22,7 @@ pub fn text(v: &Verdict) -> String {
             section(&mut lines, &head, &v.ties, outcome);
         }
         section(&mut lines, &front(v), &v.pareto_misses, |miss| {
-            format!("{}: {}", miss.point, miss.rivals.join(", "))
+            format!("{}: {}", miss.point, listed(&miss.rivals))
         });
         section(&mut lines, &tails(v), &v.longer_tails, |tail| {
             let (ours, theirs) = (tail.wait_p999_ns, tail.rival_wait_p999_ns);
@@ -57,8 +57,8 @@ fn measured(v: &Verdict) -> String {
             "; every lock was measured at {} of {} points, and only these count",
             v.points, v.points_planned
         );
-    } else if complete < planned as usize {
-        text += "; some points have one round more";
+    } else if v.points_ahead > 0 {
+        text += &format!("; {} have one round more", of(v.points_ahead, v));
     }
     text
 }
@@ -104,6 +104,16 @@ fn front(v: &Verdict) -> String {
             v.lock,
             of(n, v)
         ),
+    }
+}
+
+/// The first four names, and how many more there are.
+fn listed(names: &[&str]) -> String {
+    match names.split_at_checked(4) {
+        Some((first, more)) if !more.is_empty() => {
+            format!("{} and {} more", first.join(", "), more.len())
+        }
+        _ => names.join(", "),
     }
 }
 

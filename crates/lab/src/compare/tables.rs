@@ -2,7 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment};
 
-use super::summary::{LockAt, PointSummary};
+use super::summary::{LockAt, MARGIN, PointSummary};
 use crate::{
     format, screen,
     values::{self, Work},
@@ -18,7 +18,7 @@ pub fn text(points: &[PointSummary]) -> String {
     };
     let mut text = format!("\n{} beside the best rival of each point\n", first.lock);
     text += &versus(points);
-    text += NOTES;
+    text += &notes();
     if points.iter().any(|p| p.locks.iter().any(LockAt::sparse)) {
         text += SPARSE;
     }
@@ -35,16 +35,19 @@ pub fn text(points: &[PointSummary]) -> String {
     text
 }
 
-const NOTES: &str = "\
-Medians over the rounds. The best rival is the one with the most kop/s; ratio is ours over its.
-front: whether our lock is on the Pareto front, which it is when no rival dominates it: is better in
-both kop/s and p99.9 wait, by more than 2 % and by more than the clock takes, in the medians and in
-two thirds of the rounds.
-";
-
 const SPARSE: &str = "\
 *: fewer than 1,000 waits were sampled in a round, so that its p99.9 is the longest of them.
 ";
+
+fn notes() -> String {
+    format!(
+        "Medians over the rounds. The best rival is the one with the most kop/s; ratio is ours over its.\n\
+         front: whether our lock is on the Pareto front, which it is when no rival dominates it: is\n\
+         better in both kop/s and p99.9 wait, by more than {} % and by more than the clock takes, in the\n\
+         medians and in two thirds of the rounds.\n",
+        100.0 * MARGIN
+    )
+}
 
 fn versus(points: &[PointSummary]) -> String {
     let mut table = screen::table();

@@ -157,6 +157,10 @@ fn only_rounds_with_every_lock_count() {
     // Interrupted: one lock is missing in the third round, two in another's first.
     raws.pop();
     raws.push(raw(1, 0, 2, "ours", 900.0, 100));
+    let (_, only) = judged(&raws, 1);
+    let text = sentences::text(&only);
+    assert!(text.starts_with("\nSummary of 2 of 3 rounds\n"), "{text}");
+
     let (points, verdict) = judged(&raws, 2);
     assert_eq!(points.len(), 1);
     assert_eq!(points[0].rounds, 2);
@@ -164,6 +168,16 @@ fn only_rounds_with_every_lock_count() {
     let text = sentences::text(&verdict);
     assert!(text.contains("every lock was measured at 1 of 2 points, and only these count"));
     assert!(!text.contains("900"), "{text}");
+}
+
+#[test]
+fn points_that_are_a_round_ahead_are_counted() {
+    let runs = [(100.0, 100), (50.0, 100), (50.0, 100)];
+    let mut raws = steady(0, 1, runs);
+    raws.extend(steady(0, 2, runs).into_iter().filter(|raw| raw.round < 3));
+    let text = sentences::text(&judged(&raws, 2).1);
+    let head = "\nSummary of 2 of 3 rounds; 1 of 2 points have one round more\n";
+    assert!(text.starts_with(head), "{text}");
 }
 
 #[test]
@@ -186,13 +200,33 @@ fn locks_that_get_nowhere_do_not_break_the_arithmetic() {
 }
 
 #[test]
-fn tables_fit_into_100_columns() {
+fn everything_fits_into_100_columns() {
+    let locks = [
+        "ours",
+        "parking_lot-0.12",
+        "pthread-adaptive",
+        "c",
+        "d",
+        "e",
+        "f",
+    ];
     let mut raws = Vec::new();
     for threads in [1, 2, 224, 896, 7168, 8192, 8000, 8001] {
-        raws.extend(steady(10_000, threads, [(123_456.0, 123_000_000); 3]));
+        for (lock, faster) in locks.into_iter().zip(1..) {
+            let (kops, tail) = (123_456.0 * f64::from(faster), 923_000_000 / faster as u64);
+            raws.extend((1..=3).map(|round| raw(round, 10_000, threads, lock, kops, tail)));
+        }
     }
-    let (points, _) = judged(&raws, 8);
-    let text = tables::text(&points);
+    let scope = Scope {
+        locks: locks.to_vec(),
+        left_out: Vec::new(),
+        points: 8,
+        rounds: 3,
+    };
+    let points = summarise(&raws, &scope.locks, CLOCK_NS);
+    assert_eq!(points[0].dominated_by, locks[1..]);
+    let verdict = Verdict::new(&scope, &points, CLOCK_NS);
+    let text = tables::text(&points) + &sentences::text(&verdict);
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(100), "{text}");
 }

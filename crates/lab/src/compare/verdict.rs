@@ -97,10 +97,14 @@ pub struct Verdict {
     pub rounds_planned: u32,
     /// Rounds in which every lock ran at every point.
     pub rounds_complete: usize,
+    /// Points that have a round more than these: an interrupt came in between.
+    pub points_ahead: usize,
     /// Points that were to be.
     pub points_planned: usize,
     /// Points at which every lock completed a round.
     pub points: usize,
+    /// Nanoseconds that every wait includes for reading the clock.
+    pub clock_ns: u64,
     /// Geometric mean of the ratio over the points of two and more threads.
     pub geomean_ratio_multi: Option<f64>,
     /// Geometric mean of the ratio over the points of one thread.
@@ -120,7 +124,8 @@ pub struct Verdict {
     pub spread: f64,
     /// And that of our lock at its worst point.
     pub worst_spread: f64,
-    /// Throughput with the most threads over that with two, for each work that has both.
+    /// Throughput with the most threads over that with two, for each work that
+    /// has both.
     pub collapse: Vec<Collapse>,
     /// The longest sampled waits.
     pub longest_waits: Vec<LongestWait>,
@@ -132,6 +137,7 @@ impl Verdict {
     pub fn new(scope: &Scope, points: &[PointSummary], clock_ns: u64) -> Self {
         let least = points.iter().map(|p| p.rounds).min();
         let all_there = points.len() == scope.points;
+        let complete = least.filter(|_| all_there).unwrap_or(0);
         let all = points.iter().flat_map(|p| &p.locks);
         let ours = points.iter().map(PointSummary::ours);
         Self {
@@ -139,9 +145,11 @@ impl Verdict {
             rivals: scope.locks[1..].to_vec(),
             left_out: scope.left_out.clone(),
             rounds_planned: scope.rounds,
-            rounds_complete: least.filter(|_| all_there).unwrap_or(0),
+            rounds_complete: complete,
+            points_ahead: points.iter().filter(|p| p.rounds > complete).count(),
             points_planned: scope.points,
             points: points.len(),
+            clock_ns,
             geomean_ratio_multi: geomean(points, |threads| threads > 1),
             ratio_uncontended: geomean(points, |threads| threads == 1),
             wins: outcomes(points, |ratio| ratio - 1.0 > MARGIN),

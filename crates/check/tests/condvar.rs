@@ -1,0 +1,104 @@
+//! Models of the condition variable.
+
+mod model;
+
+use std::rc::Rc;
+
+use lockyard_check::{Check, Explorer, name, spawn};
+use lockyard_core::{Condvar, Deadline, Event};
+use model::{Guarded, explore};
+
+const DEADLINE: Deadline = Deadline(1 << 60);
+
+struct Flag {
+    guarded: Rc<Guarded>,
+    condvar: Condvar<Check>,
+}
+
+impl Flag {
+    fn new() -> Rc<Self> {
+        let flag = Rc::new(Self {
+            guarded: Guarded::new(),
+            condvar: Condvar::new(),
+        });
+        name(&flag.condvar, "condvar");
+        flag
+    }
+
+    fn wait(&self, deadline: Option<Deadline>) {
+        self.guarded.mutex.lock();
+        let mut notified = true;
+        while notified && self.guarded.payload.get() == 0 {
+            // SAFETY: locked above, and again by each wait.
+            notified = unsafe { self.condvar.wait_until(&self.guarded.mutex, deadline) };
+        }
+        self.guarded.unlock();
+    }
+
+    fn raise(&self) {
+        self.guarded.mutex.lock();
+        self.guarded.payload.set(1);
+        self.guarded.unlock();
+    }
+}
+
+fn waiting(waiters: u32, deadline: Option<Deadline>, notify: impl Fn(&Flag) + 'static) {
+    let flag = Flag::new();
+    for _ in 0..waiters {
+        let flag = flag.clone();
+        spawn(move || flag.wait(deadline));
+    }
+    spawn(move || {
+        flag.raise();
+        notify(&flag);
+    });
+}
+
+#[test]
+fn no_lost_notify() {
+    let report = explore("condvar", &Explorer::new().whims(1), || {
+        waiting(1, None, |flag| {
+            flag.condvar.notify_one();
+        });
+    });
+    assert!(report.count(Event::Requeued) > 0);
+}
+
+#[test]
+fn requeue_against_timeout() {
+    let report = explore("condvar, deadline", &Explorer::new().whims(1), || {
+        waiting(1, Some(DEADLINE), |flag| {
+            flag.condvar.notify_one();
+        });
+    });
+    assert!(report.count(Event::Requeued) > 0);
+    assert!(report.count(Event::Cancelled) > 0);
+}
+
+/// The flag is raised and the waiter notified inside one section.
+#[test]
+fn notify_inside() {
+    let report = explore("condvar, inside", &Explorer::new().whims(1), || {
+        let flag = Flag::new();
+        let other = flag.clone();
+        spawn(move || flag.wait(None));
+        spawn(move || {
+            other.guarded.mutex.lock();
+            other.guarded.payload.set(1);
+            other.condvar.notify_one();
+            other.guarded.unlock();
+        });
+    });
+    assert!(report.count(Event::Requeued) > 0);
+}
+
+#[test]
+fn notify_all() {
+    let explorer = Explorer::new().executions(300_000);
+    let report = explore("condvar, all", &explorer, || {
+        waiting(2, None, |flag| {
+            flag.condvar.notify_all();
+        });
+    });
+    assert!(report.count(Event::Requeued) > 0);
+}
