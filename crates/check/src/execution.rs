@@ -54,11 +54,18 @@ struct Wait {
     questions: u32,
     /// Whether a load in it could read something older.
     stale: bool,
+    /// Whether it holds after so many looks, and for no other reason.
+    patient: bool,
 }
 
 impl Wait {
     fn accepts(&self, value: u32) -> bool {
         self.judged.contains(&(value, true))
+    }
+
+    /// Whether the wait may well end without its value.
+    fn may_stop(&self, whims: u32) -> bool {
+        self.stops || self.questions > 0 || self.patient && whims > 0
     }
 }
 
@@ -249,6 +256,14 @@ impl<'a> Execution<'a> {
             return Continue(None);
         }
         if enabled.is_empty() {
+            // Those who only look so often give up now.
+            for (thread, state) in self.threads.iter().enumerate() {
+                if state.pending.is_some() && state.wait.patient {
+                    enabled.insert(thread);
+                }
+            }
+        }
+        if enabled.is_empty() {
             return self.fail(self.stuck());
         }
         if self.steps.len() >= self.limits.steps {
@@ -287,10 +302,8 @@ impl<'a> Execution<'a> {
     fn is_enabled(&self, thread: usize, op: Op) -> bool {
         let state = &self.threads[thread];
         match op {
-            Op::Await { .. } => {
-                state.wait.stops
-                    || state.wait.questions > 0
-                    || self.options(thread, op).next().is_some_and(|o| o != STOP)
+            Op::Await { word, .. } => {
+                state.wait.may_stop(state.whims) || self.accepted(thread, word).next().is_some()
             }
             Op::Park { .. } => self.options(thread, op).next().is_some(),
             _ => true,
@@ -355,12 +368,10 @@ impl<'a> Execution<'a> {
             Op::StoreIf { guard, .. } => Box::new(memory.testable(thread, guard)),
             Op::Fence | Op::Quiesce => Box::new(std::iter::once(0)),
             Op::Await { word, .. } => {
-                let wait = &state.wait;
-                let stop = wait.stops || wait.questions > 0 || wait.stale;
-                let accepted = memory
-                    .readable(thread, word)
-                    .filter(move |&m| wait.accepts(memory.message(word, m).value));
-                Box::new(accepted.chain(stop.then_some(STOP)))
+                let stop = state.wait.may_stop(state.whims)
+                    || state.wait.stale
+                    || state.wait.patient && self.is_quiet();
+                Box::new(self.accepted(thread, word).chain(stop.then_some(STOP)))
             }
             Op::Park { deadline } => {
                 let token = state.token;
@@ -371,6 +382,23 @@ impl<'a> Execution<'a> {
                 Box::new(given.chain(deadline.map(|_| TIMEOUT)).chain(spurious))
             }
         }
+    }
+
+    /// The messages that end the thread's wait.
+    fn accepted(&self, thread: usize, word: usize) -> impl Iterator<Item = u16> {
+        let wait = &self.threads[thread].wait;
+        self.memory
+            .readable(thread, word)
+            .filter(move |&message| wait.accepts(self.memory.message(word, message).value))
+    }
+
+    /// Whether nobody can go on.
+    fn is_quiet(&self) -> bool {
+        self.threads
+            .iter()
+            .enumerate()
+            .filter_map(|(thread, state)| Some((thread, state.pending?)))
+            .all(|(thread, op)| !self.is_enabled(thread, op))
     }
 
     // ---- a step ----
@@ -476,7 +504,11 @@ impl<'a> Execution<'a> {
         };
         self.memory
             .readable(thread, word)
-            .filter(|&message| update.apply(self.memory.message(word, message).value).is_some())
+            .filter(|&message| {
+                update
+                    .apply(self.memory.message(word, message).value)
+                    .is_some()
+            })
             .filter_map(|message| self.memory.taker(word, message))
             .collect()
     }
@@ -596,6 +628,9 @@ impl<'a> Execution<'a> {
             }
             Op::Await { .. } if option == STOP => {
                 let state = &mut self.threads[thread];
+                if state.wait.patient {
+                    state.whims = state.whims.saturating_sub(1);
+                }
                 let certain = !state.wait.stops && !state.wait.stale;
                 state.mode = Mode::Look(certain.then_some(state.wait.questions));
                 state.looked = self.trail.here();
@@ -677,7 +712,12 @@ impl<'a> Execution<'a> {
         wait.questions = 0;
         wait.stale = false;
         let stops = self.consult(thread, Answer::Peek)?;
-        self.threads[thread].wait.stops = stops;
+        let wait = &mut self.threads[thread].wait;
+        wait.stops = stops;
+        if !stops && wait.questions == 0 && wait.watched.is_empty() {
+            let patient = self.consult(thread, Answer::Patience)?;
+            self.threads[thread].wait.patient = patient;
+        }
         Continue(())
     }
 
@@ -719,8 +759,8 @@ impl<'a> Execution<'a> {
                 Stop::Asked(Request::Op(op)) if thread == SETUP => self.at_once(op)?,
                 Stop::Asked(Request::Op(op)) => {
                     self.threads[thread].pending = Some(op);
+                    self.threads[thread].wait = Wait::default();
                     if let Op::Await { word, .. } = op {
-                        self.threads[thread].wait = Wait::default();
                         self.judge(thread, word)?;
                         self.peek(thread)?;
                     }
@@ -792,6 +832,11 @@ impl<'a> Execution<'a> {
             }
             Request::History { address, values } => {
                 values.borrow_mut().extend(self.memory.history(address));
+                Answer::Done
+            }
+            Request::Whims(most) => {
+                let whims = &mut self.threads[thread].whims;
+                *whims = most.min(*whims);
                 Answer::Done
             }
             Request::Mark(mark) => {

@@ -24,5 +24,5 @@ mod world;
 
 pub use explore::{Explorer, Failure, Report, Wakes};
 pub use tracked::Tracked;
-pub use word::{CheckWord, afterwards, fence, free, history, name, spawn};
+pub use word::{CheckWord, afterwards, fence, free, history, limit_whims, name, spawn};
 pub use world::Check;

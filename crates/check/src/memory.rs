@@ -304,7 +304,9 @@ impl Memory {
     /// The read-modify-write that read the message, if one of a thread did.
     pub(crate) fn taker(&self, word: usize, id: u16) -> Option<usize> {
         let word = &self.words[word];
-        let next = word.order.get(usize::from(word.place[usize::from(id)]) + 1)?;
+        let next = word
+            .order
+            .get(usize::from(word.place[usize::from(id)]) + 1)?;
         let next = &word.messages[usize::from(*next)];
         next.step.filter(|_| next.chained)
     }

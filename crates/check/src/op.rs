@@ -112,6 +112,8 @@ pub(crate) enum Request {
         address: usize,
         values: Rc<RefCell<Vec<u32>>>,
     },
+    /// Limits the whims that the thread meets from now on.
+    Whims(u32),
     Mark(usize),
     Me,
     Now,
@@ -133,6 +135,8 @@ pub(crate) enum Answer {
     Judge(u32),
     /// Does its stop condition hold, when nothing rare happens?
     Peek,
+    /// Does it hold when it is asked again and again?
+    Patience,
     /// Its stop condition is to be evaluated, and should hold.
     Look,
 }

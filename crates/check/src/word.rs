@@ -17,6 +17,9 @@ use crate::{
 /// The low bits of a handle are an index, the others say of which execution.
 const INDEX_BITS: u32 = 16;
 
+/// More looks than any spinner counts before it gives up.
+const PATIENCE: u32 = 1_000;
+
 /// Numbers executions, over all explorers of the process.
 static LAST_EXECUTION: AtomicU64 = AtomicU64::new(0);
 
@@ -151,6 +154,7 @@ pub(crate) fn wait(
             Answer::Value(value) => return Some(value),
             Answer::Judge(value) => done(value),
             Answer::Peek => stop(),
+            Answer::Patience => (0..PATIENCE).any(|_| stop()),
             Answer::Look => {
                 let stops = stop();
                 ask(Request::Verdict(stops)); // no answer if it is false
@@ -175,6 +179,14 @@ pub fn spawn(body: impl FnOnce() + 'static) {
 /// Runs `body` when all threads have finished: it sees all they did.
 pub fn afterwards(body: impl FnOnce() + 'static) {
     ask(Request::Afterwards(Box::new(body)));
+}
+
+/// Limits the rare things that the calling thread meets from now on, so that a
+/// model can say to whom they happen: see [`Explorer::whims`].
+///
+/// [`Explorer::whims`]: crate::Explorer::whims
+pub fn limit_whims(most: u32) {
+    ask(Request::Whims(most));
 }
 
 fn range<T>(object: &T) -> (usize, usize) {

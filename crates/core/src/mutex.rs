@@ -55,7 +55,7 @@
 
 use crate::{
     osq::{self, Osq},
-    platform::{Deadline, Event, Ordering::*, Platform, Running, TaskId, Word},
+    platform::{Deadline, Event, Look, Ordering::*, Platform, Running, TaskId, Word},
     wait_queue::{AWAKE, Entered, Front, HANDOFF, SPINNER, WaitQueue},
 };
 
@@ -63,6 +63,17 @@ use crate::{
 pub const HANDOFF_MICROS: u32 = 600;
 
 const YIELDS: u32 = 4;
+
+/// Looks of a glance.
+const GLANCES: u32 = 32;
+
+/// Whether a spinner set `SPINNER`, and so must clear it.
+#[derive(PartialEq, Eq)]
+enum Promise {
+    None,
+    Made,
+}
+
 enum Spun {
     Took,
     OwnerOff(TaskId),
@@ -199,17 +210,25 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
 
     /// Spins while the owner runs; returns whether that took the mutex.
     fn spin(&self, me: TaskId, deadline: Option<Deadline>) -> Spun {
-        if self.body.queue.front().has(SPINNER) {
+        let mut promise = Promise::None;
+        if P::pace() == Look::Poll && self.body.glance(me, &mut promise) {
+            P::event(Event::SpinAcquired);
+            return Spun::Took;
+        }
+        if self.body.queue.front().has(SPINNER) && promise == Promise::None {
             P::event(Event::SpinNotFirst);
             return Spun::Stop;
         }
         P::spin_begin();
-        if !self.osq.lock() {
-            return Spun::Stop;
+        if self.osq.lock() {
+            let spun = self.body.lead(me, deadline, promise);
+            self.osq.unlock();
+            return spun;
         }
-        let took = self.body.lead(me, deadline);
-        self.osq.unlock();
-        took
+        if self.body.retract(&mut promise) && self.body.take(me) {
+            return Spun::Took;
+        }
+        Spun::Stop
     }
 }
 
@@ -234,47 +253,54 @@ impl<P: Platform> Body<P> {
         took
     }
 
-    /// Spins as the lead. Returns whether that took the mutex.
-    fn lead(&self, me: TaskId, deadline: Option<Deadline>) -> Spun {
-        let mut promise = 0;
+    /// Looks at the owner for about a microsecond, outside the spin queue: most
+    /// waits are that short. Returns whether that took the mutex.
+    fn glance(&self, me: TaskId, promise: &mut Promise) -> bool {
+        let mut looks = 0;
+        loop {
+            self.promise(promise);
+            let free = P::spin_until(
+                &self.owner,
+                Relaxed, // only a hint: `take` acquires
+                Look::Poll,
+                |owner| owner == 0,
+                || {
+                    looks += 1;
+                    looks > GLANCES
+                },
+            );
+            if free.is_none() {
+                return false;
+            }
+            if self.take(me) {
+                self.end(promise);
+                return true;
+            }
+        }
+    }
+
+    /// Spins as the lead.
+    fn lead(&self, me: TaskId, deadline: Option<Deadline>, mut promise: Promise) -> Spun {
         loop {
             let Some(owner) = self.owner() else {
                 if self.take(me) {
-                    self.end_promise(promise);
+                    self.end(&mut promise);
                     P::event(Event::SpinAcquired);
                     return Spun::Took;
                 }
                 continue;
             };
-            let front = self.queue.front();
-            if let Some(first) = front.first() {
-                let ask = !front.has(AWAKE | HANDOFF) && Self::is_overdue(first);
-                let wanted = front.with(if ask { SPINNER | HANDOFF } else { SPINNER });
-                if promise == 0 || ask {
-                    if self.queue.mark(front, wanted) {
-                        promise = SPINNER;
-                        if ask {
-                            P::event(Event::HandoffAsked);
-                        }
-                    }
-                    continue;
-                }
-            }
+            self.promise(&mut promise);
             let give_up = self.watch(owner, deadline, || {
                 let front = self.queue.front();
                 front.first().is_some_and(|first| {
-                    promise == 0 || !front.has(AWAKE | HANDOFF) && Self::is_overdue(first)
+                    !front.has(AWAKE | SPINNER)
+                        || !front.has(AWAKE | HANDOFF) && Self::is_overdue(first)
                 })
             });
-            if let Some(event) = give_up {
-                self.end_promise(promise);
-                if promise != 0 {
-                    promise = 0;
-                    P::quiesce(); // (M2)
-                    if self.owner().is_none() {
-                        continue;
-                    }
-                }
+            if let Some(event) = give_up
+                && !self.retract(&mut promise)
+            {
                 P::event(event);
                 return match event {
                     Event::SpinOwnerOff => Spun::OwnerOff(owner),
@@ -284,10 +310,54 @@ impl<P: Platform> Body<P> {
         }
     }
 
-    fn end_promise(&self, promise: u32) {
-        if promise != 0 {
-            self.queue.front.fetch_and(!promise, AcqRel); // (M2), (Q1)
+    /// Promises, on behalf of a spinner, to look at the owner again, if there
+    /// are waiters and nobody else has. Asks for a hand-off to the first of
+    /// them when it sleeps and is overdue.
+    fn promise(&self, promise: &mut Promise) {
+        loop {
+            let front = self.queue.front();
+            let Some(first) = front.first() else { return };
+            if front.has(AWAKE) {
+                return;
+            }
+            let promised = if front.has(SPINNER) { 0 } else { SPINNER };
+            let asked = if !front.has(HANDOFF) && Self::is_overdue(first) {
+                HANDOFF
+            } else {
+                0
+            };
+            if promised | asked == 0 {
+                return;
+            }
+            if self.queue.mark(front, front.with(promised | asked)) {
+                if promised != 0 {
+                    *promise = Promise::Made;
+                }
+                if asked != 0 {
+                    P::event(Event::HandoffAsked);
+                }
+                return;
+            }
         }
+    }
+
+    /// The spinner's promise, if it made one, is kept: it has the mutex.
+    fn end(&self, promise: &mut Promise) {
+        if *promise == Promise::Made {
+            *promise = Promise::None;
+            self.queue.front.fetch_and(!SPINNER, AcqRel); // (M2), (Q1)
+        }
+    }
+
+    /// Takes the spinner's promise back, if it made one. Returns whether the
+    /// mutex is free, so that the caller must try to take it.
+    fn retract(&self, promise: &mut Promise) -> bool {
+        let made = *promise == Promise::Made;
+        if made {
+            self.end(promise);
+            P::quiesce(); // (M2)
+        }
+        made && self.owner().is_none()
     }
 
     /// Watches a mutex that `owner` holds until it no longer does or `also`
@@ -410,7 +480,7 @@ impl<P: Platform> Body<P> {
                 !front.has(HANDOFF) && Self::is_overdue(me)
             });
             if let Some(event) = give_up {
-                self.end_promise(AWAKE);
+                self.queue.front.fetch_and(!AWAKE, AcqRel); // (M2), (Q1)
                 P::quiesce(); // (M2)
                 let now = self.owner();
                 if now.is_some() && now != Some(me) {

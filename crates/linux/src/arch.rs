@@ -5,7 +5,7 @@
 /// does not change. On aarch64 the kernel's event stream does, at 10 kHz.
 pub const EVENT_MICROS: u32 = 100;
 
-pub use imp::{cycles, rseq_is_registered, rseq_store_if, wait_for_event};
+pub use imp::{cycles, rseq_store_if, thread_pointer, wait_for_event};
 
 #[cfg(target_arch = "x86_64")]
 mod imp {
@@ -61,30 +61,25 @@ mod imp {
         true
     }
 
-    /// Whether the kernel knows the calling thread's area.
-    pub fn rseq_is_registered(offset: isize) -> bool {
-        let cpu: i32;
-        // SAFETY: the caller has the offset from glibc, which allocates the
-        // area for every thread; its field `cpu_id` is at 4.
+    /// The thread pointer, from which the thread's rseq area is found.
+    pub fn thread_pointer() -> *mut u8 {
+        let pointer: *mut u8;
+        // SAFETY: the x86-64 ABI has the thread pointer at the start of the
+        // thread control block that it points to.
         unsafe {
-            asm!(
-                "mov {cpu:e}, fs:[{offset} + 4]",
-                cpu = out(reg) cpu,
-                offset = in(reg) offset,
-                options(nostack, readonly, preserves_flags),
-            );
+            asm!("mov {0}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags));
         }
-        cpu >= 0
+        pointer
     }
 
     /// Stores `value` to `word` with release semantics if `guard` holds
     /// `expected`, as a restartable sequence.
     ///
     /// # Safety
-    /// `offset` is that of an area registered for every thread.
+    /// `area` is the calling thread's registered rseq area.
     #[inline(always)]
     pub unsafe fn rseq_store_if(
-        offset: isize,
+        area: *mut u8,
         word: &AtomicU32,
         value: u32,
         guard: &AtomicU32,
@@ -114,14 +109,14 @@ mod imp {
                 ".popsection",
                 "772:",
                 "lea {descriptor}, [rip + 771b]",
-                "mov fs:[{offset} + 8], {descriptor}",
+                "mov [{area} + 8], {descriptor}",
                 "773:",
                 "cmp dword ptr [{guard}], {expected:e}",
                 "jne {fail}",
                 "mov dword ptr [{word}], {value:e}",
                 "774:",
                 descriptor = out(reg) _,
-                offset = in(reg) offset,
+                area = in(reg) area,
                 guard = in(reg) guard.as_ptr(),
                 expected = in(reg) expected,
                 word = in(reg) word.as_ptr(),
@@ -241,33 +236,25 @@ mod imp {
         true
     }
 
-    /// Whether the kernel knows the calling thread's area.
-    pub fn rseq_is_registered(offset: isize) -> bool {
-        let cpu: i32;
-        // SAFETY: the caller has the offset from glibc, which allocates the
-        // area for every thread; its field `cpu_id` is at 4.
+    /// The thread pointer, from which the thread's rseq area is found.
+    pub fn thread_pointer() -> *mut u8 {
+        let pointer: *mut u8;
+        // SAFETY: user space may read TPIDR_EL0, and a read has no effect but
+        // its result.
         unsafe {
-            asm!(
-                "mrs {area}, tpidr_el0",
-                "add {area}, {area}, {offset}",
-                "ldr {cpu:w}, [{area}, #4]",
-                area = out(reg) _,
-                cpu = lateout(reg) cpu,
-                offset = in(reg) offset,
-                options(nostack, readonly, preserves_flags),
-            );
+            asm!("mrs {0}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags));
         }
-        cpu >= 0
+        pointer
     }
 
     /// Stores `value` to `word` with release semantics if `guard` holds
     /// `expected`, as a restartable sequence.
     ///
     /// # Safety
-    /// `offset` is that of an area registered for every thread.
+    /// `area` is the calling thread's registered rseq area.
     #[inline(always)]
     pub unsafe fn rseq_store_if(
-        offset: isize,
+        area: *mut u8,
         word: &AtomicU32,
         value: u32,
         guard: &AtomicU32,
@@ -294,8 +281,6 @@ mod imp {
                 "b 772f",
                 ".popsection",
                 "772:",
-                "mrs {area}, tpidr_el0",
-                "add {area}, {area}, {offset}",
                 "adrp {scratch}, 771b",
                 "add {scratch}, {scratch}, :lo12:771b",
                 "str {scratch}, [{area}, #8]",
@@ -305,9 +290,8 @@ mod imp {
                 "b.ne {fail}",
                 "stlr {value:w}, [{word}]",
                 "774:",
-                area = out(reg) _,
                 scratch = out(reg) _,
-                offset = in(reg) offset,
+                area = in(reg) area,
                 guard = in(reg) guard.as_ptr(),
                 expected = in(reg) expected,
                 word = in(reg) word.as_ptr(),
@@ -334,9 +318,9 @@ mod imp {
         false
     }
 
-    /// Nobody registered one for this processor.
-    pub fn rseq_is_registered(_: isize) -> bool {
-        false
+    /// Not known; nobody registers an rseq area.
+    pub fn thread_pointer() -> *mut u8 {
+        std::ptr::null_mut()
     }
 
     /// Never called: no area is registered.

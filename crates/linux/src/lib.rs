@@ -98,6 +98,9 @@ impl Platform for Linux {
     }
     #[inline]
     fn event(event: Event) {
+        if event == Event::SpinAcquired {
+            spin::acquired();
+        }
         events::count(event);
     }
 }

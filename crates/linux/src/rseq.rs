@@ -8,28 +8,50 @@
 //! Without, a thread says in its record that it is inside, with one atomic
 //! exchange on a line of its own, and `quiesce` waits for those that are.
 
-use std::sync::atomic::{
-    AtomicIsize, AtomicU32,
-    Ordering::{Acquire, Relaxed, Release, SeqCst},
-    fence,
+use std::{
+    cell::Cell,
+    ptr,
+    sync::atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
+        fence,
+    },
 };
+
+use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::{arch, tasks};
 
-/// Where the thread's registered area is, from its thread pointer; 0 where
-/// there is none. Written before the process's first lock operation.
-static OFFSET: AtomicIsize = AtomicIsize::new(0);
+thread_local! {
+    /// The thread's registered area; null where it has none.
+    static AREA: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
+}
 
-const MEMBARRIER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 7;
-const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 8;
+/// Whether any thread has an area, and any has none.
+static RESTARTING: AtomicBool = AtomicBool::new(false);
+static ANNOUNCING: AtomicBool = AtomicBool::new(false);
 
-/// Chooses the way for this process. To be called before its first lock
-/// operation, and again in a fork's child.
-pub fn init() {
-    let offset = glibc_offset().filter(|&offset| {
-        arch::rseq_is_registered(offset) && membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ)
-    });
-    OFFSET.store(offset.unwrap_or(0), Relaxed);
+/// Chooses the way for the calling thread, before its first lock operation.
+pub fn init_thread() {
+    match area() {
+        Some(area) => {
+            RESTARTING.store(true, SeqCst); // before its first guarded store
+            AREA.set(area);
+        }
+        None => ANNOUNCING.store(true, SeqCst), // likewise
+    }
+}
+
+/// The calling thread's area, if the kernel knows it and `membarrier` can
+/// restart its sequences.
+fn area() -> Option<*mut u8> {
+    let area = arch::thread_pointer().wrapping_offset(glibc_offset()?);
+    // SAFETY: glibc allocates the area at this offset for every thread. Its
+    // field `cpu_id`, which the kernel writes, is at 4.
+    let cpu = unsafe { area.wrapping_add(4).cast::<i32>().read_volatile() };
+    let registered =
+        cpu >= 0 && membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).is_ok();
+    registered.then_some(area)
 }
 
 /// The offset of the area that glibc registers for every thread.
@@ -50,21 +72,15 @@ fn glibc_offset() -> Option<isize> {
     (size >= 20 && offset != 0).then_some(offset)
 }
 
-fn membarrier(command: i32) -> bool {
-    // SAFETY: membarrier takes integers and writes no memory.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
-}
-
 /// [`lockyard_core::Platform::store_if`].
 #[inline(always)]
 pub fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
-    let offset = OFFSET.load(Relaxed); // written before the first lock operation
-    if offset != 0 {
-        // SAFETY: a non-zero OFFSET is that of the area that glibc registered
-        // for every thread of this process.
-        unsafe { arch::rseq_store_if(offset, word, value, guard, expected) }
-    } else {
+    let area = AREA.get();
+    if area.is_null() {
         announced_store_if(word, value, guard, expected)
+    } else {
+        // SAFETY: `init_thread` found this area registered for this thread.
+        unsafe { arch::rseq_store_if(area, word, value, guard, expected) }
     }
 }
 
@@ -85,27 +101,27 @@ fn announced_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected:
 
 /// [`lockyard_core::Platform::quiesce`].
 pub fn quiesce() {
-    if OFFSET.load(Relaxed) != 0 {
-        assert!(
-            membarrier(MEMBARRIER_PRIVATE_EXPEDITED_RSEQ),
-            "membarrier stopped working: {}",
-            std::io::Error::last_os_error()
-        );
-        return;
+    if RESTARTING.load(SeqCst) {
+        membarrier(MembarrierCommand::PrivateExpeditedRseq)
+            .expect("a registered membarrier does not fail");
     }
     fence(SeqCst); // (R1)
+    if ANNOUNCING.load(SeqCst) {
+        wait_for_announced();
+    }
+}
+
+fn wait_for_announced() {
     for record in tasks::records() {
         let seen = record.inside.load(Acquire); // (R2)
-        if seen & 1 == 1 {
-            let mut looks = 0;
-            while record.inside.load(Acquire) == seen {
-                looks += 1;
-                if looks < 1000 {
-                    std::hint::spin_loop();
-                } else {
-                    // It was preempted inside: let it run.
-                    std::thread::sleep(std::time::Duration::from_micros(50));
-                }
+        let mut looks = 0;
+        while seen & 1 == 1 && record.inside.load(Acquire) == seen {
+            looks += 1;
+            if looks < 1000 {
+                std::hint::spin_loop();
+            } else {
+                // It was preempted inside: let it run.
+                std::thread::sleep(std::time::Duration::from_micros(50));
             }
         }
     }

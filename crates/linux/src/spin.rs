@@ -28,9 +28,13 @@ const NEXT_SAMPLE_NS: u64 = 4_000;
 struct Spin {
     began: Cell<u64>,
     looked: Cell<u64>,
-    /// `TOOK` when the spin began.
+    /// `TOOK` when the period was measured.
     took: Cell<u32>,
-    /// The time from one lock to the next, in cycles, between the last spins.
+    spins: Cell<u32>,
+    pace: Cell<Look>,
+    stage: Cell<Stage>,
+    stamp: Cell<u64>,
+    handover: Cell<u64>,
     period: Cell<u64>,
     /// The task whose CPU clock is sampled.
     target: Cell<u32>,
@@ -44,23 +48,33 @@ struct Spin {
 
 /// How long an owner may take from its wake-up to its CPU.
 const ARRIVAL_NS: u64 = 15_000;
-/// How often a thread has to come back to its lock for its waiters to keep
-/// off: a lock that is taken again sooner than it could change hands (two to
-/// three transfers of a cache line) does more while it does not.
-const BATCH_NS: u64 = 350;
+const SAMPLED_SPINS: u32 = 16;
+const HANDOVER_MAX_NS: u64 = 200;
+const PERIOD_MAX_NS: u64 = 5_000;
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Off,
+    Waiting,
+    Holding,
+}
 /// How long they keep off, in comings and goings of such a thread, and at least.
 const BATCH: u64 = 30;
 const BATCH_MIN_NS: u64 = 3_000;
 
 thread_local! {
-    /// Locks taken without waiting.
+    /// Locks taken.
     static TOOK: Cell<u32> = const { Cell::new(0) };
     static SPIN: Spin = const {
         Spin {
             began: Cell::new(0),
             looked: Cell::new(0),
             took: Cell::new(0),
-            period: Cell::new(u64::MAX),
+            spins: Cell::new(0),
+            pace: Cell::new(Look::Poll),
+            stage: Cell::new(Stage::Off),
+            stamp: Cell::new(0),
+            handover: Cell::new(0),
+            period: Cell::new(0),
             target: Cell::new(0),
             sample_at: Cell::new(0),
             arrived_by: Cell::new(0),
@@ -76,13 +90,7 @@ static PARALLEL: LazyLock<bool> =
 pub fn begin() {
     SPIN.with(|spin| {
         let now = arch::cycles();
-        let took = TOOK.get();
-        let since = now.wrapping_sub(spin.began.replace(now));
-        let times = u64::from(took.wrapping_sub(spin.took.replace(took)));
-        // After a long time without a spin the mean says nothing of the present.
-        if times > 0 && since < clock::cycles_in_micros(1_000) {
-            spin.period.set(since / times);
-        }
+        spin.began.set(now);
         spin.looked.set(now);
         spin.target.set(0);
     });
@@ -97,12 +105,63 @@ pub fn took() {
 }
 
 pub fn pace() -> Look {
-    let period = SPIN.with(|spin| clock::ns_in_cycles(spin.period.get()));
-    if period < BATCH_NS {
-        Look::Every((period * BATCH).max(BATCH_MIN_NS) as u32)
+    SPIN.with(|spin| {
+        if spin.stage.get() == Stage::Holding {
+            learn(spin);
+        }
+        let spins = spin.spins.get().wrapping_add(1);
+        spin.spins.set(spins);
+        if spin.pace.get() != Look::Poll || spins.is_multiple_of(SAMPLED_SPINS) {
+            spin.stage.set(Stage::Waiting);
+            spin.stamp.set(arch::cycles());
+        }
+        spin.pace.get()
+    })
+}
+
+/// A spinner took its lock.
+pub fn acquired() {
+    SPIN.with(|spin| {
+        if spin.stage.get() == Stage::Waiting {
+            let now = arch::cycles();
+            let wait = now.wrapping_sub(spin.stamp.replace(now));
+            if spin.pace.get() == Look::Poll {
+                smooth(&spin.handover, wait, HANDOVER_MAX_NS);
+            }
+            spin.took.set(TOOK.get());
+            spin.stage.set(Stage::Holding);
+        }
+    });
+}
+
+/// The thread is back: from its period and the time that a hand-over takes,
+/// chooses how its next spins look.
+#[cold]
+fn learn(spin: &Spin) {
+    spin.stage.set(Stage::Off);
+    let away = arch::cycles().wrapping_sub(spin.stamp.get());
+    let times = TOOK.get().wrapping_sub(spin.took.get()) + 1;
+    let period = smooth(&spin.period, away / u64::from(times), PERIOD_MAX_NS);
+    let handover = spin.handover.get();
+    let batch = match spin.pace.get() {
+        // While it polls, each period contains a hand-over.
+        Look::Poll => period < handover,
+        _ => 2 * period < handover,
+    };
+    spin.pace.set(if batch {
+        let batch = clock::ns_in_cycles(period) * BATCH;
+        Look::Every(batch.max(BATCH_MIN_NS) as u32)
     } else {
         Look::Poll
-    }
+    });
+}
+
+/// A running mean over about four samples, none of them counted as longer than
+/// `max_ns`: a sample may contain an interruption.
+fn smooth(mean: &Cell<u64>, sample: u64, max_ns: u64) -> u64 {
+    let sample = sample.min(clock::cycles_in_ns(max_ns));
+    mean.set((3 * mean.get() + sample) / 4);
+    mean.get()
 }
 
 /// Lets other threads run. What that takes is no sign that the caller should

@@ -102,7 +102,6 @@ const fn chunk_of(task: TaskId) -> usize {
 fn register() -> TaskId {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        rseq::init();
         // SAFETY: the handler is a function of this crate, which stays loaded.
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
     });
@@ -110,6 +109,7 @@ fn register() -> TaskId {
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
     record.tid.store(tid(), Relaxed); // a hint
+    rseq::init_thread();
     ME.set(me.number());
     on_exit(me);
     me
@@ -215,7 +215,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
 /// In a fork's child only the forking thread is left. The others' numbers are
 /// never reused, for queues may still hold them.
 extern "C" fn after_fork_in_child() {
-    rseq::init();
+    rseq::init_thread();
     for record in records() {
         record.tid.store(0, Relaxed); // the child has one thread
         record.inside.store(0, Relaxed); // likewise

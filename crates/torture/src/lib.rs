@@ -38,9 +38,11 @@ pub trait Host: 'static {
     /// The world's clock, in nanoseconds from an origin of its own.
     fn now_ns() -> u64;
 
-    /// Computes for `units` steps of a dependent chain of arithmetic, each
-    /// about a nanosecond.
-    fn work(units: u32);
+    /// Computes for `units` steps of a chain of arithmetic, each about a
+    /// nanosecond. A step waits for the one before, the first for `chain`; the
+    /// last is returned, to be passed on, so that no two pieces of a task's
+    /// work overlap in the processor.
+    fn work(units: u32, chain: u64) -> u64;
 }
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);

@@ -1,6 +1,7 @@
 //! The microbenchmark of seeds 001 and 003: tasks loop lock, work, unlock, work.
 
 use std::{
+    hint::black_box,
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -114,36 +115,40 @@ fn contend<H: Host, L: Lock>(
     task: usize,
     stop: &AtomicBool,
 ) -> (u64, Histogram<u64>) {
+    let Config { load, gap, .. } = *config;
+    let Contended { lock, payload } = shared;
     let mut waits = waits();
     let mut dice = Dice::new(config.seed, task);
     let mut ops = 0;
+    let mut chain = 1;
     // The update is not atomic on purpose: the lock must make it so.
-    let section = || {
-        let n = shared.payload.0.load(Ordering::Relaxed);
-        H::work(config.load);
-        shared.payload.0.store(n + 1, Ordering::Relaxed);
+    let section = |chain| {
+        let n = payload.0.load(Ordering::Relaxed);
+        let chain = H::work(load, chain);
+        payload.0.store(n + 1, Ordering::Relaxed);
+        chain
     };
-    while !stop.load(Ordering::Relaxed) {
-        for _ in 0..dice.below(2 * config.sample.max(1)) {
-            shared.lock.with(section);
-            ops += 1;
-            H::work(config.gap);
+    'run: loop {
+        for _ in 0..dice.below(2 * config.sample.max(1) - 1) {
             if stop.load(Ordering::Relaxed) {
-                return (ops, waits);
+                break 'run;
             }
+            chain = lock.with(|| section(chain));
+            ops += 1;
+            chain = H::work(gap, chain);
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
         }
         let begin = H::now_ns();
-        let end = shared.lock.with(|| {
-            let end = H::now_ns();
-            section();
-            end
-        });
+        let (end, result) = lock.with(|| (H::now_ns(), section(chain)));
         ops += 1;
         waits
             .record(end.saturating_sub(begin))
             .expect("the histogram grows");
-        H::work(config.gap);
+        chain = H::work(gap, result);
     }
+    black_box(chain);
     (ops, waits)
 }
 

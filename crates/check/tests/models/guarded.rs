@@ -1,23 +1,20 @@
-//! What the models of the locks share.
+//! A payload behind a mutex.
 
 use std::rc::Rc;
 
-use lockyard_check::{Check, Explorer, Report, Tracked, name};
+use lockyard_check::{Check, Tracked, name};
 use lockyard_core::RawMutex;
-
-/// The mutex that the models check.
-pub type Mutex = RawMutex<Check>;
 
 /// A payload behind a mutex.
 pub struct Guarded {
-    pub mutex: Mutex,
+    pub mutex: RawMutex<Check>,
     pub payload: Tracked<u32>,
 }
 
 impl Guarded {
     pub fn new() -> Rc<Self> {
         let guarded = Rc::new(Self {
-            mutex: Mutex::new(),
+            mutex: RawMutex::new(),
             payload: Tracked::new(0),
         });
         name(&guarded.mutex, "mutex");
@@ -39,11 +36,4 @@ impl Guarded {
         self.work();
         self.unlock();
     }
-}
-
-/// Explores a model to the end, and says what that took.
-pub fn explore(name: &str, explorer: &Explorer, model: impl Fn() + 'static) -> Report {
-    let report = explorer.check(model).unwrap_or_else(|failure| panic!("{name}: {failure}"));
-    println!("{name}: {report}");
-    report
 }

@@ -1,7 +1,5 @@
 //! Small straight-line programs, and the outcomes the explorer reaches.
 
-pub mod axioms;
-
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
 use lockyard_check::{CheckWord, Explorer, Report, afterwards, fence, spawn};

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Instr, Ordering, Outcome, Program, locations};
+use lockyard_core::Ordering;
+
+use crate::program::{Instr, Outcome, Program, locations};
 
 /// A relation between events: row `a` has bit `b` when `a` is related to `b`.
 #[derive(Clone)]

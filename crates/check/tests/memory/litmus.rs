@@ -2,13 +2,16 @@
 //! those that RC11 allows, according to the oracle in `program/axioms.rs`, and
 //! the weak outcome that each test is known for is among them or not.
 
-mod program;
-
 use std::collections::BTreeSet;
 
 use lockyard_check::Explorer;
 use lockyard_core::Ordering::{self, *};
-use program::{Instr, Outcome, Program, axioms, explore, *};
+
+use crate::{
+    axioms,
+    program::{Instr, Outcome, Program, explore, *},
+    random,
+};
 
 const X: usize = 0;
 const Y: usize = 1;
@@ -276,33 +279,26 @@ fn z6() {
 /// Random programs of up to three threads, against the oracle.
 #[test]
 fn random_programs() {
-    let mut state = std::env::var("SEED").map_or(1_u64, |n| n.parse().unwrap());
-    let mut below = move |end: u64| {
-        // xorshift (Marsaglia, 2003).
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % end
-    };
+    let mut below = random(1);
     let mut explored = 0;
-    for _ in 0..std::env::var("N").map_or(1_500, |n| n.parse().unwrap()) {
+    for _ in 0..1_500 {
         let mut value = 0;
         let mut program = Program::new();
         for _ in 0..2 + below(3) {
             let mut thread = Vec::new();
             for _ in 0..1 + below(4) {
                 value += 1;
-                let at = below(2) as usize;
-                let load = [Relaxed, Acquire][below(2) as usize];
-                let store = [Relaxed, Release][below(2) as usize];
-                let both = [Relaxed, Acquire, Release, AcqRel][below(4) as usize];
+                let at = below(2);
+                let load = [Relaxed, Acquire][below(2)];
+                let store = [Relaxed, Release][below(2)];
+                let both = [Relaxed, Acquire, Release, AcqRel][below(4)];
                 thread.push(match below(10) {
                     0..=2 => W(at, value, store),
                     3..=5 => R(at, load),
                     6 => Swap(at, value, both),
                     7 => Add(at, 100, both),
                     8 => Cas(at, 0, value, both),
-                    _ => F([Acquire, Release, SeqCst, SeqCst][below(4) as usize]),
+                    _ => F([Acquire, Release, SeqCst, SeqCst][below(4)]),
                 });
             }
             program.push(thread);

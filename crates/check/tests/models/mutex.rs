@@ -1,0 +1,160 @@
+//! Models of the mutex.
+
+use std::rc::Rc;
+
+use lockyard_check::{Explorer, Wakes, afterwards, free, limit_whims, spawn};
+use lockyard_core::Event;
+
+use crate::{DEADLINE, explore, guarded::Guarded};
+
+/// One task for each element, which says how many whims it may meet.
+fn tasks(whims: &[u32], work: impl Fn(&Guarded) + 'static) -> Rc<Guarded> {
+    let guarded = Guarded::new();
+    let work = Rc::new(work);
+    for &most in whims {
+        let (guarded, work) = (guarded.clone(), work.clone());
+        spawn(move || {
+            limit_whims(most);
+            work(&guarded);
+        });
+    }
+    guarded
+}
+
+/// Each task takes the mutex once: nobody else is in, and nobody is left out.
+fn locking(whims: &[u32]) {
+    let count = whims.len() as u32;
+    let guarded = tasks(whims, Guarded::lock_work_unlock);
+    afterwards(move || {
+        assert_eq!(guarded.payload.get(), count);
+        assert!(!guarded.mutex.is_locked());
+    });
+}
+
+#[test]
+fn two_tasks() {
+    let events = [
+        Event::SpinAcquired,
+        Event::SpinResched,
+        Event::Parked,
+        Event::WokeFirst,
+        Event::HandoffAsked,
+        Event::HandedOff,
+    ];
+    explore("mutex of 2", &Explorer::new().whims(3), &events, || {
+        locking(&[3, 3])
+    });
+}
+
+#[test]
+fn two_tasks_with_spurious_wakes() {
+    let explorer = Explorer::new().whims(2).wakes(Wakes::Permissive(1));
+    explore(
+        "mutex of 2, spurious wakes",
+        &explorer,
+        &[Event::Parked],
+        || locking(&[2, 2]),
+    );
+}
+
+#[test]
+fn twice() {
+    let explorer = Explorer::new().whims(1).executions(3_000_000);
+    explore("mutex, twice", &explorer, &[Event::OsqUnqueueB], || {
+        let guarded = tasks(&[0, 1], |guarded| {
+            guarded.lock_work_unlock();
+            guarded.lock_work_unlock();
+        });
+        afterwards(move || assert_eq!(guarded.payload.get(), 4));
+    });
+}
+
+#[test]
+fn three_tasks() {
+    let explorer = Explorer::new().whims(1).executions(3_000_000);
+    explore("mutex of 3", &explorer, &[Event::OsqUnqueueB], || {
+        locking(&[0, 0, 1])
+    });
+}
+
+#[test]
+fn three_tasks_at_random() {
+    for seed in 0..2 {
+        let explorer = Explorer::new().whims(3).random(seed, 20_000);
+        explore("mutex of 3, random", &explorer, &[], || locking(&[3, 3, 3]));
+        let explorer = Explorer::new().whims(3).pct(seed, 3, 20_000);
+        explore("mutex of 3, PCT", &explorer, &[], || locking(&[3, 3, 3]));
+    }
+}
+
+fn fair(guarded: &Guarded) {
+    guarded.mutex.lock();
+    guarded.work();
+    // SAFETY: locked above.
+    unsafe { guarded.mutex.unlock_fair() };
+}
+
+#[test]
+fn handed_over() {
+    explore(
+        "mutex, fair",
+        &Explorer::new().whims(2),
+        &[Event::HandedOff],
+        || {
+            let guarded = tasks(&[2, 2], fair);
+            afterwards(move || assert_eq!(guarded.payload.get(), 2));
+        },
+    );
+}
+
+fn until(guarded: &Guarded) {
+    if guarded.mutex.lock_until(DEADLINE) {
+        guarded.work();
+        guarded.unlock();
+    }
+}
+
+#[test]
+fn deadlines() {
+    let explorer = Explorer::new().whims(1);
+    explore("mutex, deadlines", &explorer, &[Event::Cancelled], || {
+        let guarded = tasks(&[1, 1], until);
+        afterwards(move || assert!(!guarded.mutex.is_locked()));
+    });
+}
+
+/// The heir reaches its deadline when the mutex is handed to it.
+#[test]
+fn an_heir_that_times_out() {
+    let events = [Event::CancelGranted, Event::Cancelled];
+    explore(
+        "mutex, late heir",
+        &Explorer::new().whims(1),
+        &events,
+        || {
+            let guarded = Guarded::new();
+            let other = guarded.clone();
+            spawn(move || fair(&guarded));
+            spawn(move || until(&other));
+        },
+    );
+}
+
+/// Who uses the mutex last frees it, as C++ programs do.
+fn use_and_free(guarded: &Guarded, users: u32) {
+    guarded.mutex.lock();
+    guarded.work();
+    let last = guarded.payload.get() == users;
+    guarded.unlock();
+    if last {
+        free(&guarded.mutex);
+    }
+}
+
+#[test]
+fn freed_after_the_last_use() {
+    let events = [Event::WokeFirst, Event::HandedOff];
+    explore("mutex, freed", &Explorer::new().whims(2), &events, || {
+        tasks(&[2, 2], |guarded| use_and_free(guarded, 2));
+    });
+}

@@ -1,0 +1,139 @@
+//! Models of the spin queue.
+
+use std::rc::Rc;
+
+use lockyard_check::{Check, Explorer, Tracked, afterwards, history, limit_whims, name, spawn};
+use lockyard_core::{Event, osq};
+
+use crate::explore;
+
+type Osq = osq::Osq<Check, osq::Event>;
+
+struct Queue {
+    osq: Osq,
+    /// Who had the lead, in that order, as digits.
+    leads: Tracked<u32>,
+}
+
+impl Queue {
+    fn new() -> Rc<Self> {
+        let queue = Rc::new(Self {
+            osq: Osq::new(),
+            leads: Tracked::new(0),
+        });
+        name(&queue.osq, "osq");
+        queue
+    }
+
+    fn lead(&self, task: u32) -> bool {
+        let leads = self.osq.lock();
+        if leads {
+            self.leads.set(self.leads.get() * 10 + task);
+            self.osq.unlock();
+        }
+        leads
+    }
+}
+
+/// Each task queues up once. Who leads, leads alone, in the order of arrival.
+/// `whims` says how often each task may leave.
+fn queue_up(whims: &[u32]) {
+    let queue = Queue::new();
+    for (task, &most) in (1..).zip(whims) {
+        let queue = queue.clone();
+        spawn(move || {
+            limit_whims(most);
+            queue.lead(task);
+        });
+    }
+    afterwards(move || {
+        let tails = history(&queue.osq, 0);
+        assert_eq!(tails.last(), Some(&0), "the queue is empty in the end");
+        let mut leads = queue.leads.get();
+        let mut later = u32::MAX;
+        while leads > 0 {
+            // A task's first appearance at the tail is its arrival.
+            let arrival = tails.iter().position(|&tail| tail == leads % 10);
+            let arrival = arrival.expect("a lead has arrived") as u32;
+            assert!(arrival < later, "first in, first out: {tails:?}");
+            later = arrival;
+            leads /= 10;
+        }
+    });
+}
+
+#[test]
+fn everybody_leads_when_nobody_leaves() {
+    for tasks in 2..=4 {
+        let name = format!("osq of {tasks}");
+        explore(&name, &Explorer::new(), &[], move || {
+            queue_up(&vec![0; tasks])
+        });
+    }
+}
+
+#[test]
+fn two_of_whom_any_may_leave() {
+    let events = [
+        Event::OsqUnqueueA,
+        Event::OsqUnqueueRaced,
+        Event::OsqUnqueueB,
+    ];
+    explore("osq, leaving", &Explorer::new().whims(2), &events, || {
+        queue_up(&[2, 2])
+    });
+}
+
+const LEAVING: [Event; 4] = [
+    Event::OsqUnqueueA,
+    Event::OsqUnqueueRaced,
+    Event::OsqUnqueueB,
+    Event::OsqUnqueueC,
+];
+
+#[test]
+fn three_of_whom_two_may_leave() {
+    let explorer = Explorer::new().whims(1);
+    explore("osq, neighbours", &explorer, &LEAVING, || {
+        queue_up(&[0, 1, 1])
+    });
+}
+
+#[test]
+#[ignore = "two minutes"]
+fn three_of_whom_any_may_leave() {
+    let explorer = Explorer::new().whims(1);
+    explore("osq, all three", &explorer, &LEAVING, || {
+        queue_up(&[1, 1, 1])
+    });
+}
+
+#[test]
+fn four_of_whom_one_may_leave() {
+    let explorer = Explorer::new().whims(1).executions(2000000);
+    explore("osq of 4, leaving", &explorer, &LEAVING, || {
+        queue_up(&[0, 0, 0, 1])
+    });
+}
+
+/// A task that left comes back while its old neighbours are still there.
+#[test]
+fn coming_back() {
+    explore(
+        "osq, coming back",
+        &Explorer::new().whims(1),
+        &[Event::OsqUnqueueB],
+        || {
+            let queue = Queue::new();
+            for task in 1..=2 {
+                let queue = queue.clone();
+                spawn(move || {
+                    if !queue.lead(task) {
+                        queue.lead(task);
+                    }
+                    queue.lead(task);
+                });
+            }
+        },
+    );
+}
