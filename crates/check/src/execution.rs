@@ -28,6 +28,10 @@ pub(crate) struct Limits {
     pub(crate) spurious: u32,
     /// Steps.
     pub(crate) steps: usize,
+    /// Whether spinners poll.
+    pub(crate) polls: bool,
+    /// Whether all tasks are always running.
+    pub(crate) runs: bool,
 }
 
 /// Why an execution ended early.
@@ -846,6 +850,11 @@ impl<'a> Execution<'a> {
                 Answer::Done
             }
             Request::Me => Answer::Value(thread as u32),
+            Request::IsOff => {
+                let whim = Question::Whim("finds a task off its CPU");
+                Answer::Bool(!self.limits.runs && self.decide(thread, whim))
+            }
+            Request::Pace => Answer::Bool(self.limits.polls),
             Request::Now => Answer::Time(self.threads[thread].now),
             Request::Spawn(body) => {
                 if thread != SETUP || !self.steps.is_empty() {

@@ -37,7 +37,7 @@ pub enum Wakes {
 /// to nothing new are abandoned, and then they run.
 ///
 /// [`spawn`]: crate::spawn
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub struct Explorer {
     strategy: Strategy,
     seed: u64,
@@ -62,6 +62,8 @@ impl Explorer {
                 whims: 0,
                 spurious: 0,
                 steps: 10_000,
+                polls: false,
+                runs: false,
             },
         }
     }
@@ -125,6 +127,21 @@ impl Explorer {
     #[must_use]
     pub const fn steps(mut self, most: usize) -> Self {
         self.limits.steps = most;
+        self
+    }
+
+    /// No task is ever off its CPU: for models in which a spinner that should
+    /// stop for that reason does what one does that is to be rescheduled.
+    #[must_use]
+    pub const fn always_running(mut self) -> Self {
+        self.limits.runs = true;
+        self
+    }
+
+    /// Tells spinners that they had best poll, and not look seldom.
+    #[must_use]
+    pub const fn polling(mut self) -> Self {
+        self.limits.polls = true;
         self
     }
 

@@ -116,6 +116,10 @@ pub(crate) enum Request {
     Whims(u32),
     Mark(usize),
     Me,
+    /// Whether spinners poll.
+    Pace,
+    /// Whether a task is off its CPU.
+    IsOff,
     Now,
     Spawn(Box<dyn FnOnce()>),
     Afterwards(Box<dyn FnOnce()>),

@@ -51,10 +51,9 @@ impl Platform for Check {
 
     /// `Yes` or `No`, as the checker likes: what is not known is either.
     fn running(_task: TaskId) -> Running {
-        if decide(Question::Whim("finds a task off its CPU")) {
-            Running::No
-        } else {
-            Running::Yes
+        match ask(Request::IsOff) {
+            Answer::Bool(true) => Running::No,
+            _ => Running::Yes,
         }
     }
 
@@ -62,8 +61,14 @@ impl Platform for Check {
         true
     }
 
+    /// As [`Explorer::polling`] says.
+    ///
+    /// [`Explorer::polling`]: crate::Explorer::polling
     fn pace() -> Look {
-        Look::Poll
+        match ask(Request::Pace) {
+            Answer::Bool(true) => Look::Poll,
+            _ => Look::Every(1_000),
+        }
     }
 
     fn spin_begin() {}

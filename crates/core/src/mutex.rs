@@ -50,7 +50,7 @@
 //!
 //! Running tasks overtake sleeping ones: that is where the throughput comes
 //! from. It is bounded in time: a first waiter that has been first for
-//! [`HANDOFF_MICROS`] is woken even when a spinner is there, asks for the mutex
+//! [`PATIENCE_MICROS`] is woken even when a spinner is there, asks for the mutex
 //! with `HANDOFF`, and gets it from the next unlock.
 
 use crate::{
@@ -59,8 +59,12 @@ use crate::{
     wait_queue::{AWAKE, Entered, Front, HANDOFF, SPINNER, WaitQueue},
 };
 
-/// How long a first waiter may be overtaken, in microseconds.
-pub const HANDOFF_MICROS: u32 = 600;
+/// How long a waiter may be overtaken in all, in microseconds...
+pub const PATIENCE_MICROS: u32 = 10_000;
+
+/// ... and, so that a long queue does not come in one convoy, how long it
+/// waits at least as the first.
+pub const TURN_MICROS: u32 = 500;
 
 const YIELDS: u32 = 4;
 
@@ -318,6 +322,10 @@ impl<P: Platform> Body<P> {
             let front = self.queue.front();
             let Some(first) = front.first() else { return };
             if front.has(AWAKE) {
+                // It was woken, but does not get a CPU: perhaps mine.
+                if !front.has(HANDOFF) && Self::is_overdue(first) {
+                    P::yield_to(first);
+                }
                 return;
             }
             let promised = if front.has(SPINNER) { 0 } else { SPINNER };
@@ -389,8 +397,9 @@ impl<P: Platform> Body<P> {
     /// Whether a first waiter has been first for long enough. A hint: it may
     /// be gone.
     fn is_overdue(first: TaskId) -> bool {
-        let since = P::task(first).wait.since.load(Relaxed); // a hint
-        P::elapsed(since, HANDOFF_MICROS)
+        let node = &P::task(first).wait;
+        P::elapsed(node.first.load(Relaxed), TURN_MICROS) // a hint
+            && P::elapsed(node.since.load(Relaxed), PATIENCE_MICROS) // a hint
     }
 
     /// Enqueues the caller and waits. Returns whether that took the mutex.
@@ -574,6 +583,7 @@ impl<P: Platform> Body<P> {
         if let Some(first) = woken {
             P::event(Event::WokeFirst);
             P::unpark(first);
+            P::yield_to(first);
         }
     }
 

@@ -17,8 +17,10 @@ use crate::{
 pub(crate) struct Node<P: Platform> {
     next: P::U32,
     prev: P::U32,
-    /// When the task became the first.
+    /// When the task came.
     pub(crate) since: P::U32,
+    /// When it became the first.
+    pub(crate) first: P::U32,
     /// For a waiter of a condition variable: whether it was moved on.
     pub(crate) moved: P::U32,
     /// For a waiter of a condition variable: the mutex it wants back.
@@ -30,6 +32,7 @@ impl<P: Platform> Node<P> {
         next: P::U32::ZERO,
         prev: P::U32::ZERO,
         since: P::U32::ZERO,
+        first: P::U32::ZERO,
         moved: P::U32::ZERO,
         mutex: Pointer::NULL,
     };
@@ -59,10 +62,6 @@ impl Front {
 
     pub(crate) const fn with(self, marks: u32) -> Self {
         Self(self.0 | marks)
-    }
-
-    pub(crate) const fn without(self, marks: u32) -> Self {
-        Self(self.0 & !marks)
     }
 }
 
@@ -113,6 +112,7 @@ impl<P: Platform> Entered<'_, P> {
     /// whether it did.
     pub(crate) fn push(&self, task: TaskId, marks: u32) -> bool {
         let node = &P::task(task).wait;
+        node.since.store(P::stamp(), Relaxed); // a hint
         let Some(head) = self.first() else {
             node.next.store(task.number(), Relaxed);
             node.prev.store(task.number(), Relaxed);
@@ -148,7 +148,7 @@ impl<P: Platform> Entered<'_, P> {
     }
 
     fn set_first(&self, task: TaskId, marks: u32) {
-        P::task(task).wait.since.store(P::stamp(), Relaxed); // a hint
+        P::task(task).wait.first.store(P::stamp(), Relaxed); // a hint
         self.replace_first(task.number() << TASK_SHIFT | marks);
     }
 

@@ -14,19 +14,19 @@ pub fn monotonic_ns() -> u64 {
 
 /// What was measured when the process first spun.
 #[derive(Clone, Copy, Debug)]
-pub struct Rates {
+struct Rates {
     /// Cycles of the counter in 1,024 ns.
     cycles_per_1024_ns: u64,
     /// 2^32 / cycles per microsecond, to divide by multiplying.
     micros_per_cycle: u64,
     /// Picoseconds that one pause of a spin loop takes.
-    pub pause_ps: u64,
+    pause_ps: u64,
 }
 
 /// The rates of this machine: the pause of a spin loop takes 10 to 140 cycles,
 /// depending on the processor.
 #[inline]
-pub fn rates() -> Rates {
+fn rates() -> Rates {
     static RATES: OnceLock<Rates> = OnceLock::new();
     *RATES.get_or_init(measure)
 }
@@ -57,6 +57,11 @@ fn measure() -> Rates {
 #[inline]
 pub(crate) fn cycles_in_ns(ns: u64) -> u64 {
     (ns * rates().cycles_per_1024_ns) >> 10
+}
+
+/// Pauses of a spin loop in so many nanoseconds, at least 1.
+pub(crate) fn pauses_in_ns(ns: u32) -> u64 {
+    (u64::from(ns) * 1000 / rates().pause_ps).max(1)
 }
 
 /// Nanoseconds in so many cycles of the counter.

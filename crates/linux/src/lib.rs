@@ -13,6 +13,7 @@
 mod arch;
 pub mod clock;
 pub mod events;
+mod pace;
 mod park;
 mod rseq;
 mod spin;
@@ -48,10 +49,10 @@ impl Platform for Linux {
     }
     #[inline(always)]
     fn took() {
-        spin::took();
+        pace::took();
     }
     fn pace() -> Look {
-        spin::pace()
+        pace::look()
     }
     fn spin_begin() {
         spin::begin();
@@ -99,7 +100,7 @@ impl Platform for Linux {
     #[inline]
     fn event(event: Event) {
         if event == Event::SpinAcquired {
-            spin::acquired();
+            pace::acquired();
         }
         events::count(event);
     }

@@ -13,7 +13,7 @@ use std::{
     ptr,
     sync::atomic::{
         AtomicBool, AtomicU32,
-        Ordering::{Acquire, Relaxed, Release, SeqCst},
+        Ordering::{Acquire, Release, SeqCst},
         fence,
     },
 };

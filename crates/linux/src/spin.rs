@@ -13,68 +13,41 @@ use lockyard_core::{Look, Running, TaskId};
 
 use crate::{arch, clock, park, tasks};
 
-/// How long a thread spins for one lock at most: a few times what it costs to
-/// sleep and be woken (about 20 µs), so that spinning in vain at most
-/// multiplies the price of the wait.
+/// How long a thread spins at a stretch. Longer than an overdue waiter waits
+/// for its turn, so that it seldom sleeps just before; and some thirty times
+/// what it costs to sleep and be woken.
 const BUDGET_NS: u64 = 600_000;
+
 /// A gap between two looks that says that the spinner was descheduled.
 const JUMP_NS: u64 = 50_000;
+
 /// When the owner's CPU clock is sampled: first, and then again and again. A
 /// sample costs a system call, and takes the lock of the owner's run queue.
 const FIRST_SAMPLE_NS: u64 = 2_000;
 const NEXT_SAMPLE_NS: u64 = 4_000;
 
-/// What a thread remembers of its spin.
+/// How long an owner may take from its wake-up to its CPU.
+const ARRIVAL_NS: u64 = 15_000;
+
+/// What a thread remembers of its spin. Times are in cycles.
 struct Spin {
     began: Cell<u64>,
     looked: Cell<u64>,
-    /// `TOOK` when the period was measured.
-    took: Cell<u32>,
-    spins: Cell<u32>,
-    pace: Cell<Look>,
-    stage: Cell<Stage>,
-    stamp: Cell<u64>,
-    handover: Cell<u64>,
-    period: Cell<u64>,
     /// The task whose CPU clock is sampled.
     target: Cell<u32>,
-    /// When to sample it next, in cycles.
+    /// When to sample it next.
     sample_at: Cell<u64>,
-    /// When it should have arrived, if it was just woken, in cycles.
+    /// When it should have arrived, if it was just woken.
     arrived_by: Cell<u64>,
     /// The last sample, in nanoseconds of its CPU time.
     sample: Cell<Option<u64>>,
 }
 
-/// How long an owner may take from its wake-up to its CPU.
-const ARRIVAL_NS: u64 = 15_000;
-const SAMPLED_SPINS: u32 = 16;
-const HANDOVER_MAX_NS: u64 = 200;
-const PERIOD_MAX_NS: u64 = 5_000;
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Off,
-    Waiting,
-    Holding,
-}
-/// How long they keep off, in comings and goings of such a thread, and at least.
-const BATCH: u64 = 30;
-const BATCH_MIN_NS: u64 = 3_000;
-
 thread_local! {
-    /// Locks taken.
-    static TOOK: Cell<u32> = const { Cell::new(0) };
     static SPIN: Spin = const {
         Spin {
             began: Cell::new(0),
             looked: Cell::new(0),
-            took: Cell::new(0),
-            spins: Cell::new(0),
-            pace: Cell::new(Look::Poll),
-            stage: Cell::new(Stage::Off),
-            stamp: Cell::new(0),
-            handover: Cell::new(0),
-            period: Cell::new(0),
             target: Cell::new(0),
             sample_at: Cell::new(0),
             arrived_by: Cell::new(0),
@@ -94,74 +67,17 @@ pub fn begin() {
         spin.looked.set(now);
         spin.target.set(0);
     });
-    tasks::record(tasks::me())
-        .cpu
-        .store(here(), Ordering::Relaxed); // a hint
+    let record = tasks::record(tasks::me());
+    record.cpu.store(here(), Ordering::Relaxed); // a hint
 }
 
-#[inline(always)]
-pub fn took() {
-    TOOK.set(TOOK.get().wrapping_add(1));
-}
-
-pub fn pace() -> Look {
+pub fn need_resched() -> bool {
     SPIN.with(|spin| {
-        if spin.stage.get() == Stage::Holding {
-            learn(spin);
-        }
-        let spins = spin.spins.get().wrapping_add(1);
-        spin.spins.set(spins);
-        if spin.pace.get() != Look::Poll || spins.is_multiple_of(SAMPLED_SPINS) {
-            spin.stage.set(Stage::Waiting);
-            spin.stamp.set(arch::cycles());
-        }
-        spin.pace.get()
+        let now = arch::cycles();
+        let jump = now.wrapping_sub(spin.looked.replace(now));
+        let spent = now.wrapping_sub(spin.began.get());
+        !*PARALLEL || jump > clock::cycles_in_ns(JUMP_NS) || spent > clock::cycles_in_ns(BUDGET_NS)
     })
-}
-
-/// A spinner took its lock.
-pub fn acquired() {
-    SPIN.with(|spin| {
-        if spin.stage.get() == Stage::Waiting {
-            let now = arch::cycles();
-            let wait = now.wrapping_sub(spin.stamp.replace(now));
-            if spin.pace.get() == Look::Poll {
-                smooth(&spin.handover, wait, HANDOVER_MAX_NS);
-            }
-            spin.took.set(TOOK.get());
-            spin.stage.set(Stage::Holding);
-        }
-    });
-}
-
-/// The thread is back: from its period and the time that a hand-over takes,
-/// chooses how its next spins look.
-#[cold]
-fn learn(spin: &Spin) {
-    spin.stage.set(Stage::Off);
-    let away = arch::cycles().wrapping_sub(spin.stamp.get());
-    let times = TOOK.get().wrapping_sub(spin.took.get()) + 1;
-    let period = smooth(&spin.period, away / u64::from(times), PERIOD_MAX_NS);
-    let handover = spin.handover.get();
-    let batch = match spin.pace.get() {
-        // While it polls, each period contains a hand-over.
-        Look::Poll => period < handover,
-        _ => 2 * period < handover,
-    };
-    spin.pace.set(if batch {
-        let batch = clock::ns_in_cycles(period) * BATCH;
-        Look::Every(batch.max(BATCH_MIN_NS) as u32)
-    } else {
-        Look::Poll
-    });
-}
-
-/// A running mean over about four samples, none of them counted as longer than
-/// `max_ns`: a sample may contain an interruption.
-fn smooth(mean: &Cell<u64>, sample: u64, max_ns: u64) -> u64 {
-    let sample = sample.min(clock::cycles_in_ns(max_ns));
-    mean.set((3 * mean.get() + sample) / 4);
-    mean.get()
 }
 
 /// Lets other threads run. What that takes is no sign that the caller should
@@ -174,15 +90,6 @@ pub fn let_run() {
     });
 }
 
-pub fn need_resched() -> bool {
-    SPIN.with(|spin| {
-        let now = arch::cycles();
-        let jump = now.wrapping_sub(spin.looked.replace(now));
-        let spent = now.wrapping_sub(spin.began.get());
-        !*PARALLEL || jump > clock::cycles_in_ns(JUMP_NS) || spent > clock::cycles_in_ns(BUDGET_NS)
-    })
-}
-
 pub fn until(
     word: &AtomicU32,
     order: Ordering,
@@ -191,7 +98,7 @@ pub fn until(
     mut stop: impl FnMut() -> bool,
 ) -> Option<u32> {
     let pauses = match look {
-        Look::Every(ns) => (u64::from(ns) * 1000 / clock::rates().pause_ps).max(1),
+        Look::Every(ns) => clock::pauses_in_ns(ns),
         Look::Poll | Look::Event => 1,
     };
     loop {
@@ -225,24 +132,21 @@ pub fn running(task: TaskId) -> Running {
             let shares_my_cpu = record.cpu.load(Ordering::Relaxed) == here(); // a hint
             let wait = if shares_my_cpu { 0 } else { FIRST_SAMPLE_NS };
             spin.sample.set(None);
-            spin.arrived_by.set(now + clock::cycles_in_ns(ARRIVAL_NS));
             spin.sample_at.set(now + clock::cycles_in_ns(wait));
+            spin.arrived_by.set(now + clock::cycles_in_ns(ARRIVAL_NS));
             return Running::Unknown;
         }
-        if now < spin.sample_at.get() {
-            return Running::Unknown;
-        }
-        if park::is_arriving(&record.parker) && now < spin.arrived_by.get() {
+        let arriving = now < spin.arrived_by.get() && park::is_arriving(&record.parker);
+        if now < spin.sample_at.get() || arriving {
             return Running::Unknown;
         }
         let Some(sample) = cpu_time_ns(tid) else {
             return Running::No; // the thread has ended
         };
         let before = spin.sample.replace(Some(sample));
-        let wait = if before.is_none() {
-            FIRST_SAMPLE_NS
-        } else {
-            NEXT_SAMPLE_NS
+        let wait = match before {
+            None => FIRST_SAMPLE_NS,
+            Some(_) => NEXT_SAMPLE_NS,
         };
         spin.sample_at
             .set(arch::cycles() + clock::cycles_in_ns(wait));

@@ -38,7 +38,7 @@
 //! async-signal-safe.
 
 pub use lock_api::WaitTimeoutResult;
-pub use lockyard_core::{mutex::HANDOFF_MICROS, osq};
+pub use lockyard_core::{mutex::PATIENCE_MICROS, osq};
 use lockyard_linux::Linux;
 
 /// The mutex without its data: sixteen bytes, all zero when unlocked.
@@ -48,7 +48,7 @@ pub type RawMutex<W = osq::Event> = lockyard_core::RawMutex<Linux, W>;
 ///
 /// A thread that finds it held spins while the owner is on a CPU, and sleeps
 /// when the owner is not, or when the spinner itself has been descheduled.
-/// Running threads overtake sleeping ones, for up to [`HANDOFF_MICROS`]; then
+/// Running threads overtake sleeping ones, for up to [`PATIENCE_MICROS`]; then
 /// the first sleeper is given the lock.
 ///
 /// It has no poisoning: a thread that panics while it holds the guard unlocks.

@@ -47,6 +47,14 @@ fn two_tasks() {
 }
 
 #[test]
+fn two_tasks_that_poll() {
+    let explorer = Explorer::new().whims(2).polling();
+    explore("mutex of 2, polling", &explorer, &[Event::Parked], || {
+        locking(&[2, 2])
+    });
+}
+
+#[test]
 fn two_tasks_with_spurious_wakes() {
     let explorer = Explorer::new().whims(2).wakes(Wakes::Permissive(1));
     explore(
