@@ -18,10 +18,6 @@ use crate::{
 // whoever owns it: then nobody is in its queues. `lock` unwinds only before it
 // takes anything, and `unlock` only when the caller holds nothing.
 unsafe impl<P: Platform, W: osq::Wait<P>> lock_api::RawMutex for RawMutex<P, W> {
-    #[expect(
-        clippy::declare_interior_mutable_const,
-        reason = "lock_api asks for it"
-    )]
     const INIT: Self = Self::new();
     type Guard = GuardNoSend;
 
@@ -77,10 +73,6 @@ fn after<P: Platform>(timeout: Duration) -> Deadline {
 // SAFETY: `wait` and `wait_until` return, or unwind, with the mutex held by
 // the caller as it was before: the guard's state says nothing else.
 unsafe impl<P: Platform> RawCondvar for Condvar<P> {
-    #[expect(
-        clippy::declare_interior_mutable_const,
-        reason = "lock_api asks for it"
-    )]
     const INIT: Self = Self::new();
     type RawMutex = RawMutex<P>;
 

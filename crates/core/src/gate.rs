@@ -30,10 +30,12 @@ pub(crate) struct Node<P: Platform> {
 }
 
 impl<P: Platform> Node<P> {
-    pub(crate) const ZERO: Self = Self {
-        below: P::U32::ZERO,
-        popped: P::U32::ZERO,
-    };
+    pub(crate) const fn new() -> Self {
+        Self {
+            below: P::U32::ZERO,
+            popped: P::U32::ZERO,
+        }
+    }
 }
 
 pub(crate) struct Gate<P: Platform> {

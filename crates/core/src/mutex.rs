@@ -46,12 +46,25 @@
 //! wake the first waiter sets `AWAKE` before, exchanging the front word that
 //! names it. If that waiter leaves, its marks go with it and the front differs.
 //!
+//! # Who waits how
+//!
+//! 1. A glance: a microsecond of looks at the owner. Most waits are that short.
+//! 2. The spin queue: in line, and as its lead looking at the owner, while the
+//!    owner runs, the spinner is not descheduled and its budget lasts. When the
+//!    owner was preempted, let others run and look again a few times, for a
+//!    preempted owner comes back soon.
+//! 3. The wait queue: the first waiter spins whenever it wakes; the others sleep.
+//!
 //! # Fairness
 //!
 //! Running tasks overtake sleeping ones: that is where the throughput comes
-//! from. It is bounded in time: a first waiter that has been first for
-//! [`PATIENCE_MICROS`] is woken even when a spinner is there, asks for the mutex
-//! with `HANDOFF`, and gets it from the next unlock.
+//! from. It is bounded in time: a waiter that has waited for
+//! [`PATIENCE_MICROS`], and has been the first for [`TURN_MICROS`], is overdue.
+//! It, or a spinner on its behalf, asks for the mutex with `HANDOFF`, and gets
+//! it from the next unlock. An overdue waiter that was woken but does not get a
+//! CPU would gain nothing from the mutex; for it, spinners let others run.
+
+use core::cell::Cell;
 
 use crate::{
     osq::{self, Osq},
@@ -59,33 +72,39 @@ use crate::{
     wait_queue::{AWAKE, Entered, Front, HANDOFF, SPINNER, WaitQueue},
 };
 
-/// How long a waiter may be overtaken in all, in microseconds...
+/// How long a waiter may be overtaken, in microseconds.
 pub const PATIENCE_MICROS: u32 = 10_000;
 
-/// ... and, so that a long queue does not come in one convoy, how long it
-/// waits at least as the first.
+/// How long a waiter that was overtaken for long enough is the first before it
+/// asks for the mutex, in microseconds: a hand-over costs tens, and a long
+/// queue of overdue waiters must not become a convoy.
 pub const TURN_MICROS: u32 = 500;
 
-const YIELDS: u32 = 4;
+/// How many times a spinner spins that finds the owner off its CPU.
+const SPINS: u32 = 4;
 
 /// Looks of a glance.
 const GLANCES: u32 = 32;
 
-/// Whether a spinner set `SPINNER`, and so must clear it.
-#[derive(PartialEq, Eq)]
+/// How a spin ended.
+enum Spun {
+    /// The mutex was taken.
+    Took,
+    /// The owner is off its CPU.
+    OwnerOff(TaskId),
+    /// It is time to queue up.
+    Stop,
+}
+
+/// Whether a spinner has set `SPINNER`, and so must clear it.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Promise {
     None,
     Made,
 }
 
-enum Spun {
-    Took,
-    OwnerOff(TaskId),
-    Stop,
-}
-
 /// A mutual-exclusion lock. `W` is how spinners in its queue wait:
-/// [`osq::Event`] (seed 001) or [`osq::Poll`] (before it).
+/// [`osq::Event`] (after seed 001) or [`osq::Poll`] (before it).
 #[repr(C)]
 pub struct RawMutex<P: Platform, W = osq::Event> {
     body: Body<P>,
@@ -157,10 +176,10 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// overtakes it. Slower than [`RawMutex::unlock`].
     ///
     /// # Safety
-    /// The caller holds it.
+    /// As [`RawMutex::unlock`].
     ///
     /// # Panics
-    /// When the caller does not hold it after all. The mutex is as before.
+    /// As [`RawMutex::unlock`].
     pub unsafe fn unlock_fair(&self) {
         let me = P::me();
         self.body.check_owner(me);
@@ -189,7 +208,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         if self.is_mine() {
             return self.wait_for_myself(me, deadline);
         }
-        for _ in 0..YIELDS {
+        for _ in 0..SPINS {
             match self.spin(me, deadline) {
                 Spun::Took => return true,
                 Spun::OwnerOff(owner) => P::yield_to(owner),
@@ -212,20 +231,20 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         false
     }
 
-    /// Spins while the owner runs; returns whether that took the mutex.
+    /// Glances at the owner, then spins in line.
     fn spin(&self, me: TaskId, deadline: Option<Deadline>) -> Spun {
+        let look = P::pace();
         let mut promise = Promise::None;
-        if P::pace() == Look::Poll && self.body.glance(me, &mut promise) {
-            P::event(Event::SpinAcquired);
+        if look == Look::Poll && self.body.glance(me, &mut promise) {
             return Spun::Took;
         }
-        if self.body.queue.front().has(SPINNER) && promise == Promise::None {
+        if promise == Promise::None && self.body.queue.front().has(SPINNER) {
             P::event(Event::SpinNotFirst);
             return Spun::Stop;
         }
         P::spin_begin();
         if self.osq.lock() {
-            let spun = self.body.lead(me, deadline, promise);
+            let spun = self.body.lead(me, look, deadline, promise);
             self.osq.unlock();
             return spun;
         }
@@ -237,8 +256,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
 }
 
 impl<P: Platform> Body<P> {
-    /// The owner: a snapshot, but for the owner itself and whoever waits for it
-    /// to change.
+    /// The owner: a snapshot.
     #[inline]
     fn owner(&self) -> Option<TaskId> {
         TaskId::new(self.owner.load(Relaxed)) // `take` acquires
@@ -247,55 +265,45 @@ impl<P: Platform> Body<P> {
     #[inline]
     fn take(&self, me: TaskId) -> bool {
         // (M3) Acquire pairs with the Release of the unlock before.
-        let took = self
+        let taken = self
             .owner
-            .compare_exchange(0, me.number(), Acquire, Relaxed)
-            .is_ok();
-        if took {
-            P::took();
-        }
-        took
+            .compare_exchange(0, me.number(), Acquire, Relaxed);
+        taken.inspect(|_| P::took()).is_ok()
     }
 
-    /// Looks at the owner for about a microsecond, outside the spin queue: most
-    /// waits are that short. Returns whether that took the mutex.
+    /// Looks at the owner for about a microsecond, outside the spin queue.
+    /// Returns whether that took the mutex.
     fn glance(&self, me: TaskId, promise: &mut Promise) -> bool {
-        let mut looks = 0;
-        loop {
+        let looks = Cell::new(0);
+        let tired = || looks.replace(looks.get() + 1) >= GLANCES;
+        while !tired() {
             self.promise(promise);
-            let free = P::spin_until(
-                &self.owner,
-                Relaxed, // only a hint: `take` acquires
-                Look::Poll,
-                |owner| owner == 0,
-                || {
-                    looks += 1;
-                    looks > GLANCES
-                },
-            );
-            if free.is_none() {
-                return false;
-            }
-            if self.take(me) {
-                self.end(promise);
+            // Relaxed is only a hint: `take` acquires.
+            let free = P::spin_until(&self.owner, Relaxed, Look::Poll, |owner| owner == 0, tired);
+            if free.is_some() && self.take(me) {
+                self.spun(promise);
                 return true;
             }
         }
+        false
     }
 
-    /// Spins as the lead.
-    fn lead(&self, me: TaskId, deadline: Option<Deadline>, mut promise: Promise) -> Spun {
+    /// Spins as the lead of the spin queue.
+    fn lead(
+        &self,
+        me: TaskId,
+        look: Look,
+        deadline: Option<Deadline>,
+        mut promise: Promise,
+    ) -> Spun {
         loop {
-            let Some(owner) = self.owner() else {
-                if self.take(me) {
-                    self.end(&mut promise);
-                    P::event(Event::SpinAcquired);
-                    return Spun::Took;
-                }
-                continue;
-            };
+            let owner = self.owner();
+            if owner.is_none() && self.take(me) {
+                self.spun(&mut promise);
+                return Spun::Took;
+            }
             self.promise(&mut promise);
-            let give_up = self.watch(owner, deadline, || {
+            let give_up = self.watch(owner, look, deadline, || {
                 let front = self.queue.front();
                 front.first().is_some_and(|first| {
                     !front.has(AWAKE | SPINNER)
@@ -306,42 +314,36 @@ impl<P: Platform> Body<P> {
                 && !self.retract(&mut promise)
             {
                 P::event(event);
-                return match event {
-                    Event::SpinOwnerOff => Spun::OwnerOff(owner),
+                return match owner {
+                    Some(owner) if event == Event::SpinOwnerOff => Spun::OwnerOff(owner),
                     _ => Spun::Stop,
                 };
             }
         }
     }
 
-    /// Promises, on behalf of a spinner, to look at the owner again, if there
-    /// are waiters and nobody else has. Asks for a hand-off to the first of
-    /// them when it sleeps and is overdue.
+    /// If there are waiters: promises, on behalf of a spinner, to look at the
+    /// owner again, unless somebody else has; and sees to an overdue first.
     fn promise(&self, promise: &mut Promise) {
         loop {
             let front = self.queue.front();
             let Some(first) = front.first() else { return };
+            let overdue = !front.has(HANDOFF) && Self::is_overdue(first);
             if front.has(AWAKE) {
-                // It was woken, but does not get a CPU: perhaps mine.
-                if !front.has(HANDOFF) && Self::is_overdue(first) {
-                    P::yield_to(first);
+                if overdue {
+                    P::yield_to(first); // it may wait for my CPU
                 }
                 return;
             }
-            let promised = if front.has(SPINNER) { 0 } else { SPINNER };
-            let asked = if !front.has(HANDOFF) && Self::is_overdue(first) {
-                HANDOFF
-            } else {
-                0
-            };
-            if promised | asked == 0 {
+            let wanted = front.with(if overdue { SPINNER | HANDOFF } else { SPINNER });
+            if wanted == front {
                 return;
             }
-            if self.queue.mark(front, front.with(promised | asked)) {
-                if promised != 0 {
+            if self.queue.mark(front, wanted) {
+                if !front.has(SPINNER) {
                     *promise = Promise::Made;
                 }
-                if asked != 0 {
+                if overdue {
                     P::event(Event::HandoffAsked);
                 }
                 return;
@@ -349,7 +351,12 @@ impl<P: Platform> Body<P> {
         }
     }
 
-    /// The spinner's promise, if it made one, is kept: it has the mutex.
+    /// The spinner has taken the mutex: its promise, if it made one, is kept.
+    fn spun(&self, promise: &mut Promise) {
+        self.end(promise);
+        P::event(Event::SpinAcquired);
+    }
+
     fn end(&self, promise: &mut Promise) {
         if *promise == Promise::Made {
             *promise = Promise::None;
@@ -368,11 +375,12 @@ impl<P: Platform> Body<P> {
         made && self.owner().is_none()
     }
 
-    /// Watches a mutex that `owner` holds until it no longer does or `also`
-    /// holds; or returns why to stop spinning.
+    /// Watches the owner word until it no longer holds `owner`, or `also` holds;
+    /// or returns why to stop spinning.
     fn watch(
         &self,
-        owner: TaskId,
+        owner: Option<TaskId>,
+        look: Look,
         deadline: Option<Deadline>,
         also: impl Fn() -> bool,
     ) -> Option<Event> {
@@ -380,10 +388,10 @@ impl<P: Platform> Body<P> {
         P::spin_until(
             &self.owner,
             Relaxed, // only a hint: `take` acquires
-            P::pace(),
-            |now| now != owner.number(),
+            look,
+            |now| now != TaskId::encode(owner),
             || {
-                if P::running(owner) == Running::No {
+                if owner.is_some_and(|owner| P::running(owner) == Running::No) {
                     why = Some(Event::SpinOwnerOff);
                 } else if P::need_resched() || deadline.is_some_and(P::passed) {
                     why = Some(Event::SpinResched);
@@ -421,7 +429,7 @@ impl<P: Platform> Body<P> {
                 return None;
             }
             P::quiesce(); // (M2) it is first and has promised nothing
-            self.strand()
+            self.stranded()
         });
         if let Some(first) = wake {
             P::event(Event::WokeFirst);
@@ -431,7 +439,7 @@ impl<P: Platform> Body<P> {
 
     /// After a promise has ended: the first waiter, which the caller must wake,
     /// if the mutex is free and nobody else promises to come.
-    fn strand(&self) -> Option<TaskId> {
+    fn stranded(&self) -> Option<TaskId> {
         loop {
             let front = self.queue.front();
             let first = front.first()?;
@@ -464,16 +472,12 @@ impl<P: Platform> Body<P> {
     /// The first waiter's turn: spins while the owner runs. Returns whether the
     /// mutex was taken; if not, its promise has ended and it must park.
     fn wait_first(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
+        let look = P::pace();
         P::spin_begin();
         loop {
             // (M3) Acquire pairs with hand_over's Release: it may be mine.
-            let Some(owner) = TaskId::new(self.owner.load(Acquire)) else {
-                if self.take(me) {
-                    return true;
-                }
-                continue;
-            };
-            if owner == me {
+            let owner = TaskId::new(self.owner.load(Acquire));
+            if owner == Some(me) || owner.is_none() && self.take(me) {
                 return true;
             }
             let front = self.queue.front();
@@ -485,7 +489,7 @@ impl<P: Platform> Body<P> {
                 }
                 continue;
             }
-            let give_up = self.watch(owner, deadline, || {
+            let give_up = self.watch(owner, look, deadline, || {
                 !front.has(HANDOFF) && Self::is_overdue(me)
             });
             if let Some(event) = give_up {
@@ -515,7 +519,7 @@ impl<P: Platform> Body<P> {
         P::event(Event::Cancelled);
         if was_first && self.queue.front().first().is_some() {
             P::quiesce(); // (M2) my promise went with me
-            if let Some(first) = self.strand() {
+            if let Some(first) = self.stranded() {
                 P::event(Event::WokeFirst);
                 P::unpark(first);
             }
@@ -523,14 +527,13 @@ impl<P: Platform> Body<P> {
         false
     }
 
-    /// Drops from the front waiters that a fork has left behind, and with them
-    /// the promises of the other side.
+    /// Drops from the front waiters that a fork has left behind; the last of
+    /// them takes the promises of the other side along.
     fn bury(&self, queue: &Entered<'_, P>) {
         while let Some(first) = queue.first()
             && !P::exists(first)
         {
             queue.remove(first);
-            self.queue.front.fetch_and(!SPINNER, Relaxed); // the gate orders it
         }
     }
 
@@ -599,16 +602,15 @@ impl<P: Platform> Body<P> {
             let front = Front(self.queue.front.fetch_and(!HANDOFF, AcqRel)); // (Q1)
             Some((first, front.has(AWAKE)))
         });
-        let Some((first, awake)) = heir else {
-            return false;
-        };
         // From here on the mutex may be gone.
-        P::event(Event::HandedOff);
-        if !awake {
-            P::unpark(first);
-            P::yield_to(first);
+        if let Some((first, awake)) = heir {
+            P::event(Event::HandedOff);
+            if !awake {
+                P::unpark(first);
+                P::yield_to(first);
+            }
         }
-        true
+        heir.is_some()
     }
 
     fn check_owner(&self, me: TaskId) {

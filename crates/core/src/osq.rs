@@ -53,11 +53,13 @@ pub(crate) struct Node<P: Platform> {
 }
 
 impl<P: Platform> Node<P> {
-    pub(crate) const ZERO: Self = Self {
-        next: P::U32::ZERO,
-        prev: P::U32::ZERO,
-        locked: P::U32::ZERO,
-    };
+    pub(crate) const fn new() -> Self {
+        Self {
+            next: P::U32::ZERO,
+            prev: P::U32::ZERO,
+            locked: P::U32::ZERO,
+        }
+    }
 }
 
 /// A queue of spinners.

@@ -158,7 +158,7 @@ pub enum Event {
     SpinOwnerOff,
     /// A spinner gave up: it was descheduled itself, or its slice was gone.
     SpinResched,
-    /// A spinner gave up: somebody else is next.
+    /// A spinner gave up: another spins already.
     SpinNotFirst,
     /// A spinner left its queue in step A: its predecessor let go of it.
     OsqUnqueueA,
@@ -170,9 +170,9 @@ pub enum Event {
     OsqUnqueueC,
     /// A waiter went to sleep.
     Parked,
-    /// An unlock or an overdue first waiter's turn woke the first waiter.
+    /// The first waiter was woken to take the lock.
     WokeFirst,
-    /// The first waiter, overdue, asked for the lock to be handed to it.
+    /// An overdue first waiter, or a spinner on its behalf, asked for a hand-off.
     HandoffAsked,
     /// The lock went straight to the first waiter.
     HandedOff,
@@ -320,13 +320,21 @@ pub struct TaskRecord<P: Platform> {
     pub(crate) gate: gate::Node<P>,
 }
 
+impl<P: Platform> Default for TaskRecord<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<P: Platform> TaskRecord<P> {
     /// The record of a task that waits for nothing.
-    pub const ZERO: Self = Self {
-        osq: osq::Node::ZERO,
-        wait: wait_queue::Node::ZERO,
-        gate: gate::Node::ZERO,
-    };
+    pub const fn new() -> Self {
+        Self {
+            osq: osq::Node::new(),
+            wait: wait_queue::Node::new(),
+            gate: gate::Node::new(),
+        }
+    }
 }
 
 /// Waits until `done` accepts the word's value or `also` holds: for a step
@@ -357,7 +365,9 @@ pub(crate) fn settle<P: Platform>(
 pub(crate) struct Pointer<T>(core::sync::atomic::AtomicPtr<T>);
 
 impl<T> Pointer<T> {
-    pub(crate) const NULL: Self = Self(core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()));
+    pub(crate) const fn new() -> Self {
+        Self(core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()))
+    }
 
     pub(crate) fn get(&self) -> *const T {
         self.0.load(Ordering::Relaxed) // the lock orders it

@@ -28,14 +28,16 @@ pub(crate) struct Node<P: Platform> {
 }
 
 impl<P: Platform> Node<P> {
-    pub(crate) const ZERO: Self = Self {
-        next: P::U32::ZERO,
-        prev: P::U32::ZERO,
-        since: P::U32::ZERO,
-        first: P::U32::ZERO,
-        moved: P::U32::ZERO,
-        mutex: Pointer::NULL,
-    };
+    pub(crate) const fn new() -> Self {
+        Self {
+            next: P::U32::ZERO,
+            prev: P::U32::ZERO,
+            since: P::U32::ZERO,
+            first: P::U32::ZERO,
+            moved: P::U32::ZERO,
+            mutex: Pointer::new(),
+        }
+    }
 }
 
 /// A mark of the first waiter in the front word: it is awake, or whoever set
@@ -116,7 +118,7 @@ impl<P: Platform> Entered<'_, P> {
         let Some(head) = self.first() else {
             node.next.store(task.number(), Relaxed);
             node.prev.store(task.number(), Relaxed);
-            self.set_first(task, marks);
+            self.set_first(task, marks, 0);
             return true;
         };
         let head_node = &P::task(head).wait;
@@ -129,33 +131,35 @@ impl<P: Platform> Entered<'_, P> {
     }
 
     /// Takes `task`, which is in the queue, out of it. The first waiter takes
-    /// its marks along. Returns whether it was the first.
+    /// its marks along, and the last of all every mark: a spinner's is of no
+    /// use without a waiter, and may be that of a spinner that a fork has left
+    /// behind. Returns whether it was the first.
     pub(crate) fn remove(&self, task: TaskId) -> bool {
         let node = &P::task(task).wait;
         let next = node.next.load(Relaxed);
         let prev = node.prev.load(Relaxed);
         let was_first = self.first() == Some(task);
         if next == task.number() {
-            self.replace_first(0);
+            self.replace_first(0, 0);
             return true;
         }
         Self::linked(prev).next.store(next, Relaxed);
         Self::linked(next).prev.store(prev, Relaxed);
         if was_first && let Some(next) = TaskId::new(next) {
-            self.set_first(next, 0);
+            self.set_first(next, 0, SPINNER);
         }
         was_first
     }
 
-    fn set_first(&self, task: TaskId, marks: u32) {
+    fn set_first(&self, task: TaskId, marks: u32, keep: u32) {
         P::task(task).wait.first.store(P::stamp(), Relaxed); // a hint
-        self.replace_first(task.number() << TASK_SHIFT | marks);
+        self.replace_first(task.number() << TASK_SHIFT | marks, keep);
     }
 
-    /// Replaces the first waiter and its marks; the spinner's mark stays.
-    fn replace_first(&self, first: u32) {
+    /// Replaces the first waiter and the marks but those to `keep`.
+    fn replace_first(&self, first: u32, keep: u32) {
         let mut front = self.0.front();
-        while !self.0.mark(front, Front(first | front.0 & SPINNER)) {
+        while !self.0.mark(front, Front(first | front.0 & keep)) {
             front = self.0.front();
         }
     }

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use lockyard_check::{Check, Explorer, name, spawn};
-use lockyard_core::{Condvar, Deadline, Event};
+use lockyard_check::{Check, CheckWord, Explorer, name, spawn};
+use lockyard_core::{Condvar, Deadline, Event, Look, Ordering::Relaxed, Platform, Word};
 
 use crate::{DEADLINE, explore, guarded::Guarded};
 
@@ -24,6 +24,10 @@ impl Flag {
 
     pub fn wait(&self, deadline: Option<Deadline>) {
         self.guarded.mutex.lock();
+        self.wait_locked(deadline);
+    }
+
+    fn wait_locked(&self, deadline: Option<Deadline>) {
         let mut notified = true;
         while notified && self.guarded.payload.get() == 0 {
             // SAFETY: locked above, and again by each wait.
@@ -100,12 +104,29 @@ fn notify_inside() {
     );
 }
 
+/// Both waiters are in the queue.
 #[test]
 fn notify_all() {
-    let explorer = Explorer::new().executions(100_000);
-    explore("condvar, all", &explorer, &[Event::Requeued], || {
-        waiting(2, None, |flag| {
-            flag.condvar.notify_all();
-        });
-    });
+    explore(
+        "condvar, all",
+        &Explorer::new(),
+        &[Event::Requeued, Event::WokeFirst],
+        || {
+            let flag = Flag::new();
+            let ready = Rc::new(CheckWord::ZERO);
+            for _ in 0..2 {
+                let (flag, ready) = (Rc::clone(&flag), Rc::clone(&ready));
+                spawn(move || {
+                    flag.guarded.mutex.lock();
+                    ready.fetch_add(1, Relaxed);
+                    flag.wait_locked(None);
+                });
+            }
+            spawn(move || {
+                Check::spin_until(&ready, Relaxed, Look::Poll, |ready| ready == 2, || false);
+                flag.raise();
+                assert_eq!(flag.condvar.notify_all(), 2);
+            });
+        },
+    );
 }

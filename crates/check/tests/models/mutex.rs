@@ -48,10 +48,13 @@ fn two_tasks() {
 
 #[test]
 fn two_tasks_that_poll() {
-    let explorer = Explorer::new().whims(2).polling();
-    explore("mutex of 2, polling", &explorer, &[Event::Parked], || {
-        locking(&[2, 2])
-    });
+    let explorer = Explorer::new().whims(3).polling();
+    explore(
+        "mutex of 2, polling",
+        &explorer,
+        &[Event::WokeFirst],
+        || locking(&[3, 3]),
+    );
 }
 
 #[test]
@@ -149,11 +152,16 @@ fn an_heir_that_times_out() {
 }
 
 /// Who uses the mutex last frees it, as C++ programs do.
-fn use_and_free(guarded: &Guarded, users: u32) {
+fn use_and_free(guarded: &Guarded, fairly: bool) {
     guarded.mutex.lock();
     guarded.work();
-    let last = guarded.payload.get() == users;
-    guarded.unlock();
+    let last = guarded.payload.get() == 2;
+    if fairly {
+        // SAFETY: locked above.
+        unsafe { guarded.mutex.unlock_fair() };
+    } else {
+        guarded.unlock();
+    }
     if last {
         free(&guarded.mutex);
     }
@@ -161,8 +169,24 @@ fn use_and_free(guarded: &Guarded, users: u32) {
 
 #[test]
 fn freed_after_the_last_use() {
-    let events = [Event::WokeFirst, Event::HandedOff];
-    explore("mutex, freed", &Explorer::new().whims(2), &events, || {
-        tasks(&[2, 2], |guarded| use_and_free(guarded, 2));
-    });
+    explore(
+        "mutex, freed",
+        &Explorer::new().whims(3),
+        &[Event::WokeFirst],
+        || {
+            tasks(&[3, 3], |guarded| use_and_free(guarded, false));
+        },
+    );
+}
+
+#[test]
+fn freed_after_a_hand_over() {
+    explore(
+        "mutex, freed by the heir",
+        &Explorer::new().whims(2),
+        &[Event::HandedOff],
+        || {
+            tasks(&[2, 2], |guarded| use_and_free(guarded, true));
+        },
+    );
 }

@@ -1,27 +1,83 @@
 //! Models of the queue of sleeping waiters, by way of the mutex.
 
-use lockyard_check::{Explorer, afterwards, spawn};
-use lockyard_core::Event;
+use std::rc::Rc;
+
+use lockyard_check::{Check, Explorer, afterwards, limit_whims, spawn};
+use lockyard_core::{Event, Platform, TaskId};
 
 use crate::{DEADLINE, explore, guarded::Guarded};
+
+/// The first task takes the mutex, then lets the others want it: each does what
+/// it is given, with so many whims.
+fn behind_an_owner(others: &[(u32, fn(&Guarded))]) {
+    let guarded = Guarded::new();
+    let owner = Rc::clone(&guarded);
+    let count = others.len() as u32;
+    spawn(move || {
+        owner.mutex.lock();
+        for other in 2..2 + count {
+            Check::unpark(TaskId::new(other).expect("a task"));
+        }
+        owner.work();
+        owner.unlock();
+    });
+    for &(whims, work) in others {
+        let guarded = Rc::clone(&guarded);
+        spawn(move || {
+            limit_whims(whims);
+            Check::park(None);
+            work(&guarded);
+        });
+    }
+    afterwards(move || assert!(!guarded.mutex.is_locked()));
+}
+
+/// Gives up at any moment.
+fn leave(guarded: &Guarded) {
+    if guarded.mutex.lock_until(DEADLINE) {
+        guarded.work();
+        guarded.unlock();
+    }
+}
+
+const EXPLORER: Explorer = Explorer::new().whims(2).always_running();
+
+#[test]
+fn cancel_against_wake() {
+    explore(
+        "wait queue, cancel",
+        &EXPLORER,
+        &[Event::Cancelled, Event::WokeFirst],
+        || {
+            behind_an_owner(&[(2, leave)]);
+        },
+    );
+}
 
 /// A waiter leaves while it is woken, and another waits behind it: the wake-up
 /// must not be lost with it.
 #[test]
-fn cancel_against_wake() {
-    let explorer = Explorer::new().whims(1).executions(100_000);
-    explore("wait queue, cancel", &explorer, &[Event::Cancelled], || {
-        let guarded = Guarded::new();
-        let (leaver, waiter) = (guarded.clone(), guarded.clone());
-        let all = guarded.clone();
-        spawn(move || guarded.lock_work_unlock());
-        spawn(move || {
-            if leaver.mutex.lock_until(DEADLINE) {
-                leaver.work();
-                leaver.unlock();
-            }
-        });
-        spawn(move || waiter.lock_work_unlock());
-        afterwards(move || assert!(!all.mutex.is_locked()));
-    });
+fn cancel_before_another() {
+    let events = [Event::Cancelled, Event::WokeFirst, Event::Parked];
+    explore(
+        "wait queue, cancel before another",
+        &EXPLORER,
+        &events,
+        || {
+            behind_an_owner(&[(0, leave), (1, Guarded::lock_work_unlock)]);
+        },
+    );
+}
+
+/// Both leave, in any order.
+#[test]
+fn two_cancel() {
+    explore(
+        "wait queue, two cancel",
+        &EXPLORER,
+        &[Event::Cancelled],
+        || {
+            behind_an_owner(&[(0, leave), (0, leave)]);
+        },
+    );
 }
