@@ -64,11 +64,13 @@
 //! it from the next unlock. An overdue waiter that was woken but does not get a
 //! CPU would gain nothing from the mutex; for it, spinners let others run.
 
-use core::cell::Cell;
+mod spin;
+
+use spin::Spun;
 
 use crate::{
     osq::{self, Osq},
-    platform::{Deadline, Event, Look, Ordering::*, Platform, Running, TaskId, Word},
+    platform::{Deadline, Event, Ordering::*, Platform, TaskId, Word},
     wait_queue::{AWAKE, Entered, Front, HANDOFF, SPINNER, WaitQueue},
 };
 
@@ -83,29 +85,11 @@ pub const TURN_MICROS: u32 = 500;
 /// How many times a spinner spins that finds the owner off its CPU.
 const SPINS: u32 = 4;
 
-/// Looks of a glance.
-const GLANCES: u32 = 32;
-
-/// How a spin ended.
-enum Spun {
-    /// The mutex was taken.
-    Took,
-    /// The owner is off its CPU.
-    OwnerOff(TaskId),
-    /// It is time to queue up.
-    Stop,
-}
-
-/// Whether a spinner has set `SPINNER`, and so must clear it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Promise {
-    None,
-    Made,
-}
-
 /// A mutual-exclusion lock. `W` is how spinners in its queue wait:
 /// [`osq::Event`] (after seed 001) or [`osq::Poll`] (before it).
-#[repr(C)]
+///
+/// Aligned so that the owner and the front share a cache line.
+#[repr(C, align(8))]
 pub struct RawMutex<P: Platform, W = osq::Event> {
     body: Body<P>,
     osq: Osq<P, W>,
@@ -230,29 +214,6 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         }
         false
     }
-
-    /// Glances at the owner, then spins in line.
-    fn spin(&self, me: TaskId, deadline: Option<Deadline>) -> Spun {
-        let look = P::pace();
-        let mut promise = Promise::None;
-        if look == Look::Poll && self.body.glance(me, &mut promise) {
-            return Spun::Took;
-        }
-        if promise == Promise::None && self.body.queue.front().has(SPINNER) {
-            P::event(Event::SpinNotFirst);
-            return Spun::Stop;
-        }
-        P::spin_begin();
-        if self.osq.lock() {
-            let spun = self.body.lead(me, look, deadline, promise);
-            self.osq.unlock();
-            return spun;
-        }
-        if self.body.retract(&mut promise) && self.body.take(me) {
-            return Spun::Took;
-        }
-        Spun::Stop
-    }
 }
 
 impl<P: Platform> Body<P> {
@@ -269,137 +230,6 @@ impl<P: Platform> Body<P> {
             .owner
             .compare_exchange(0, me.number(), Acquire, Relaxed);
         taken.inspect(|_| P::took()).is_ok()
-    }
-
-    /// Looks at the owner for about a microsecond, outside the spin queue.
-    /// Returns whether that took the mutex.
-    fn glance(&self, me: TaskId, promise: &mut Promise) -> bool {
-        let looks = Cell::new(0);
-        let tired = || looks.replace(looks.get() + 1) >= GLANCES;
-        while !tired() {
-            self.promise(promise);
-            // Relaxed is only a hint: `take` acquires.
-            let free = P::spin_until(&self.owner, Relaxed, Look::Poll, |owner| owner == 0, tired);
-            if free.is_some() && self.take(me) {
-                self.spun(promise);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Spins as the lead of the spin queue.
-    fn lead(
-        &self,
-        me: TaskId,
-        look: Look,
-        deadline: Option<Deadline>,
-        mut promise: Promise,
-    ) -> Spun {
-        loop {
-            let owner = self.owner();
-            if owner.is_none() && self.take(me) {
-                self.spun(&mut promise);
-                return Spun::Took;
-            }
-            self.promise(&mut promise);
-            let give_up = self.watch(owner, look, deadline, || {
-                let front = self.queue.front();
-                front.first().is_some_and(|first| {
-                    !front.has(AWAKE | SPINNER)
-                        || !front.has(AWAKE | HANDOFF) && Self::is_overdue(first)
-                })
-            });
-            if let Some(event) = give_up
-                && !self.retract(&mut promise)
-            {
-                P::event(event);
-                return match owner {
-                    Some(owner) if event == Event::SpinOwnerOff => Spun::OwnerOff(owner),
-                    _ => Spun::Stop,
-                };
-            }
-        }
-    }
-
-    /// If there are waiters: promises, on behalf of a spinner, to look at the
-    /// owner again, unless somebody else has; and sees to an overdue first.
-    fn promise(&self, promise: &mut Promise) {
-        loop {
-            let front = self.queue.front();
-            let Some(first) = front.first() else { return };
-            let overdue = !front.has(HANDOFF) && Self::is_overdue(first);
-            if front.has(AWAKE) {
-                if overdue {
-                    P::yield_to(first); // it may wait for my CPU
-                }
-                return;
-            }
-            let wanted = front.with(if overdue { SPINNER | HANDOFF } else { SPINNER });
-            if wanted == front {
-                return;
-            }
-            if self.queue.mark(front, wanted) {
-                if !front.has(SPINNER) {
-                    *promise = Promise::Made;
-                }
-                if overdue {
-                    P::event(Event::HandoffAsked);
-                }
-                return;
-            }
-        }
-    }
-
-    /// The spinner has taken the mutex: its promise, if it made one, is kept.
-    fn spun(&self, promise: &mut Promise) {
-        self.end(promise);
-        P::event(Event::SpinAcquired);
-    }
-
-    fn end(&self, promise: &mut Promise) {
-        if *promise == Promise::Made {
-            *promise = Promise::None;
-            self.queue.front.fetch_and(!SPINNER, AcqRel); // (M2), (Q1)
-        }
-    }
-
-    /// Takes the spinner's promise back, if it made one. Returns whether the
-    /// mutex is free, so that the caller must try to take it.
-    fn retract(&self, promise: &mut Promise) -> bool {
-        let made = *promise == Promise::Made;
-        if made {
-            self.end(promise);
-            P::quiesce(); // (M2)
-        }
-        made && self.owner().is_none()
-    }
-
-    /// Watches the owner word until it no longer holds `owner`, or `also` holds;
-    /// or returns why to stop spinning.
-    fn watch(
-        &self,
-        owner: Option<TaskId>,
-        look: Look,
-        deadline: Option<Deadline>,
-        also: impl Fn() -> bool,
-    ) -> Option<Event> {
-        let mut why = None;
-        P::spin_until(
-            &self.owner,
-            Relaxed, // only a hint: `take` acquires
-            look,
-            |now| now != TaskId::encode(owner),
-            || {
-                if owner.is_some_and(|owner| P::running(owner) == Running::No) {
-                    why = Some(Event::SpinOwnerOff);
-                } else if P::need_resched() || deadline.is_some_and(P::passed) {
-                    why = Some(Event::SpinResched);
-                }
-                why.is_some() || also()
-            },
-        );
-        why
     }
 
     /// Whether a first waiter has been first for long enough. A hint: it may
