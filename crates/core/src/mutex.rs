@@ -66,11 +66,11 @@
 
 mod spin;
 
-use spin::Spun;
+use spin::{Promise, Spun};
 
 use crate::{
     osq::{self, Osq},
-    platform::{Deadline, Event, Ordering::*, Platform, TaskId, Word},
+    platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
     wait_queue::{AWAKE, Entered, Front, HANDOFF, SPINNER, WaitQueue},
 };
 
@@ -133,7 +133,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     #[inline]
     pub fn lock(&self) {
         if !self.body.take(P::me()) {
-            self.lock_slow(None);
+            self.lock_contended(None);
         }
     }
 
@@ -141,7 +141,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// it was taken. A free mutex is taken even when the deadline has passed.
     #[inline]
     pub fn lock_until(&self, deadline: Deadline) -> bool {
-        self.body.take(P::me()) || self.lock_slow(Some(deadline))
+        self.body.take(P::me()) || self.lock_contended(Some(deadline))
     }
 
     /// Releases the mutex.
@@ -186,20 +186,35 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         &self.body
     }
 
-    #[cold]
-    fn lock_slow(&self, deadline: Option<Deadline>) -> bool {
+    /// A glance, in a small function of its own: what comes between the end of
+    /// a short wait and the critical section makes every hand-over longer.
+    #[inline(never)]
+    fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
         let me = P::me();
+        let look = P::pace();
+        let mut promise = Promise::None;
+        look == Look::Poll && self.body.glance(me, &mut promise)
+            || self.lock_slow(me, look, promise, deadline)
+    }
+
+    #[cold]
+    fn lock_slow(
+        &self,
+        me: TaskId,
+        look: Look,
+        promise: Promise,
+        deadline: Option<Deadline>,
+    ) -> bool {
         if self.is_mine() {
             return self.wait_for_myself(me, deadline);
         }
-        for _ in 0..SPINS {
-            match self.spin(me, deadline) {
-                Spun::Took => return true,
-                Spun::OwnerOff(owner) => P::yield_to(owner),
-                Spun::Stop => break,
-            }
+        let mut spun = self.spin(me, look, promise, deadline);
+        for _ in 1..SPINS {
+            let Spun::OwnerOff(owner) = spun else { break };
+            P::yield_to(owner);
+            spun = self.spin(me, look, Promise::None, deadline);
         }
-        self.body.queue_up(me, deadline)
+        matches!(spun, Spun::Took) || self.body.queue_up(me, deadline)
     }
 
     /// The owner locks again: that ends at the deadline, or is a deadlock.

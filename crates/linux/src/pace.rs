@@ -31,9 +31,9 @@ const LONGEST_NS: u64 = 5_000;
 struct Pace {
     /// How to look.
     look: Cell<Look>,
-    /// Spins so far.
-    spins: Cell<u32>,
-    /// Whether this spin is to be measured.
+    /// Spins until the next one that is measured.
+    left: Cell<u32>,
+    /// Whether this spin is measured.
     measure: Cell<bool>,
     /// When the last measured spin took its lock, in cycles, and `TOOK` then.
     since: Cell<Option<(u64, u32)>>,
@@ -47,7 +47,7 @@ thread_local! {
     static PACE: Pace = const {
         Pace {
             look: Cell::new(Look::Poll),
-            spins: Cell::new(0),
+            left: Cell::new(MEASURED),
             measure: Cell::new(false),
             since: Cell::new(None),
             period: Cell::new(LONGEST_NS),
@@ -62,31 +62,43 @@ pub fn took() {
 }
 
 /// The thread is about to spin: how it should look.
+#[inline]
 pub fn look() -> Look {
     PACE.with(|pace| {
-        if let Some((since, took)) = pace.since.take() {
-            let away = arch::cycles().wrapping_sub(since);
-            let times = TOOK.get().wrapping_sub(took) + 1;
-            pace.learn(clock::ns_in_cycles(away) / u64::from(times));
+        match pace.left.get() {
+            0 => pace.measure(),
+            left => pace.left.set(left - 1),
         }
-        let spins = pace.spins.get().wrapping_add(1);
-        pace.spins.set(spins);
-        pace.measure
-            .set(pace.look.get() == SELDOM || spins.is_multiple_of(MEASURED));
         pace.look.get()
     })
 }
 
 /// A spinner took its lock.
+#[inline]
 pub fn acquired() {
     PACE.with(|pace| {
-        if pace.measure.take() {
+        if pace.measure.get() {
+            pace.measure.set(false);
             pace.since.set(Some((arch::cycles(), TOOK.get())));
         }
     });
 }
 
 impl Pace {
+    /// Ends a measurement, or begins one with this spin.
+    #[cold]
+    fn measure(&self) {
+        let Some((since, took)) = self.since.take() else {
+            self.measure.set(true);
+            return;
+        };
+        let away = arch::cycles().wrapping_sub(since);
+        let times = TOOK.get().wrapping_sub(took) + 1;
+        self.learn(clock::ns_in_cycles(away) / u64::from(times));
+        let seldom = self.look.get() == SELDOM;
+        self.left.set(if seldom { 0 } else { MEASURED });
+    }
+
     fn learn(&self, period: u64) {
         let mean = (3 * self.period.get() + period.min(LONGEST_NS)) / 4;
         self.period.set(mean);

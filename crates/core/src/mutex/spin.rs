@@ -25,19 +25,20 @@ pub(super) enum Spun {
 
 /// Whether a spinner has set `SPINNER`, and so must clear it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Promise {
+pub(super) enum Promise {
     None,
     Made,
 }
 
 impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
-    /// Glances at the owner, then spins in line.
-    pub(super) fn spin(&self, me: TaskId, deadline: Option<Deadline>) -> Spun {
-        let look = P::pace();
-        let mut promise = Promise::None;
-        if look == Look::Poll && self.body.glance(me, &mut promise) {
-            return Spun::Took;
-        }
+    /// Spins in line; a promise that a glance has made goes along.
+    pub(super) fn spin(
+        &self,
+        me: TaskId,
+        look: Look,
+        mut promise: Promise,
+        deadline: Option<Deadline>,
+    ) -> Spun {
         if promise == Promise::None && self.body.queue.front().has(SPINNER) {
             P::event(Event::SpinNotFirst);
             return Spun::Stop;
@@ -58,7 +59,8 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
 impl<P: Platform> Body<P> {
     /// Looks at the owner for about a microsecond, outside the spin queue.
     /// Returns whether that took the mutex.
-    fn glance(&self, me: TaskId, promise: &mut Promise) -> bool {
+    #[inline]
+    pub(super) fn glance(&self, me: TaskId, promise: &mut Promise) -> bool {
         let looks = Cell::new(0);
         let tired = || looks.replace(looks.get() + 1) >= GLANCES;
         while !tired() {
@@ -109,6 +111,7 @@ impl<P: Platform> Body<P> {
 
     /// If there are waiters: promises, on behalf of a spinner, to look at the
     /// owner again, unless somebody else has; and sees to an overdue first.
+    #[inline]
     fn promise(&self, promise: &mut Promise) {
         loop {
             let front = self.queue.front();

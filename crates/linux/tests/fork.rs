@@ -1,0 +1,166 @@
+//! Forks of a process in which a thread holds a lock.
+
+#[path = "support/alone.rs"]
+mod alone;
+#[path = "support/counter.rs"]
+mod counter;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+    time::{Duration, Instant},
+};
+
+use alone::Alone;
+use counter::Counter;
+use lockyard_core::{Condvar, Event, Platform, osq};
+use lockyard_linux::Linux;
+
+/// No child takes so long unless it hangs.
+const LONG: Duration = Duration::from_secs(30);
+
+const ADDS: u64 = 200;
+
+/// Whether `f` returns in a fork's child, without a panic.
+fn returns_in_child(f: impl FnOnce()) -> bool {
+    // SAFETY: the child uses locks of lockyard and the C library's allocator,
+    // which are to work in it, and ends without destructors.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "there is no forking");
+    if pid == 0 {
+        let returned = catch_unwind(AssertUnwindSafe(f)).is_ok();
+        // SAFETY: ending a process has no conditions.
+        unsafe { libc::_exit(if returned { 0 } else { 1 }) };
+    }
+    let began = Instant::now();
+    let mut status = 0;
+    // SAFETY: `status` is writable.
+    while unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } == 0 {
+        if began.elapsed() > LONG {
+            // SAFETY: the child was not waited for yet, so the number is its.
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, &raw mut status, 0);
+            }
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+/// What a child does with a mutex that its only thread holds.
+fn unlock_and_contend(counter: &Counter) {
+    counter.add_and_unlock();
+    assert!(!counter.mutex.is_locked());
+    counter.add();
+    assert_eq!(counter.total(), 2);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..ADDS).for_each(|_| counter.add()));
+        }
+        (0..ADDS).for_each(|_| counter.add());
+    });
+    assert_eq!(counter.total(), 2 + 3 * ADDS);
+}
+
+#[test]
+fn the_child_unlocks_what_the_forking_thread_held() {
+    let _alone = Alone::begin();
+    let counter = Counter::new();
+    counter.mutex.lock();
+    assert!(returns_in_child(|| unlock_and_contend(&counter)));
+    assert!(counter.mutex.is_mine());
+    counter.add_and_unlock();
+    assert_eq!(counter.total(), 1);
+}
+
+/// The child with a mutex that `sleepers` threads of the parent wait for does
+/// as `child` says; then they get it in the parent.
+fn with_sleepers(sleepers: u64, child: impl FnOnce(&Counter)) {
+    let mut alone = Alone::begin();
+    let counter = Counter::new();
+    counter.mutex.lock();
+    thread::scope(|scope| {
+        for sleeper in 0..sleepers {
+            scope.spawn(|| counter.add());
+            alone.until(Event::Parked, sleeper + 1);
+        }
+        let returned = returns_in_child(|| child(&counter));
+        counter.add_and_unlock();
+        assert!(returned, "the child failed");
+    });
+    assert_eq!(counter.total(), 1 + sleepers);
+}
+
+#[test]
+fn the_child_does_not_wait_for_a_sleeper_of_the_parent() {
+    with_sleepers(1, unlock_and_contend);
+}
+
+#[test]
+fn the_child_does_not_wait_for_many_sleepers_of_the_parent() {
+    with_sleepers(5, unlock_and_contend);
+}
+
+#[test]
+fn the_child_hands_over_to_nobody_of_the_parent() {
+    with_sleepers(3, |counter| {
+        // SAFETY: the forking thread held it, and so the child does.
+        unsafe { counter.mutex.unlock_fair() };
+        assert!(!counter.mutex.is_locked());
+        assert!(counter.mutex.try_lock());
+        unlock_and_contend(counter);
+    });
+}
+
+/// The child's own threads queue up behind those that it does not have.
+#[test]
+fn the_childs_sleepers_are_found_behind_those_of_the_parent() {
+    with_sleepers(3, |counter| {
+        let mutex = &counter.mutex;
+        thread::scope(|scope| {
+            scope.spawn(|| assert!(!mutex.lock_until(Linux::after(2_000_000))));
+            scope.spawn(|| counter.add());
+            scope.spawn(|| counter.add());
+            thread::sleep(Duration::from_millis(5)); // time to fall asleep, if they are quick
+            counter.add_and_unlock();
+        });
+        assert_eq!(counter.total(), 3);
+    });
+}
+
+#[test]
+fn the_childs_child_unlocks_as_well() {
+    with_sleepers(2, |counter| {
+        assert!(returns_in_child(|| unlock_and_contend(counter)));
+        unlock_and_contend(counter);
+    });
+}
+
+#[test]
+fn the_child_notifies_no_waiter_of_the_parent() {
+    let mut alone = Alone::begin();
+    let counter = &Counter::<osq::Event>::new();
+    let condvar = &Condvar::<Linux>::new();
+    thread::scope(|scope| {
+        for waiter in 0..3 {
+            scope.spawn(|| {
+                counter.mutex.lock();
+                // SAFETY: this thread holds the mutex.
+                assert!(unsafe { condvar.wait_until(&counter.mutex, None) });
+                counter.add_and_unlock();
+            });
+            alone.until(Event::Parked, waiter + 1);
+        }
+        let returned = returns_in_child(|| {
+            condvar.notify_all();
+            assert_eq!(condvar.notify_all(), 0);
+            counter.mutex.lock();
+            unlock_and_contend(counter);
+        });
+        assert_eq!(condvar.notify_all(), 3);
+        assert!(returned, "the child failed");
+    });
+    assert_eq!(counter.total(), 3);
+}

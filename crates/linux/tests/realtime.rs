@@ -1,0 +1,161 @@
+//! Real-time threads on the CPU of ordinary ones: who spins for what an
+//! ordinary thread of its CPU must do spins for ever.
+
+#[path = "support/counter.rs"]
+mod counter;
+
+use std::{
+    io,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use counter::Counter;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// aarch64 is tested in an emulator.
+const ROUNDS: u64 = if cfg!(target_arch = "aarch64") {
+    20
+} else {
+    200
+};
+
+/// Ends the process when it is not dropped in time, even if no ordinary thread
+/// gets a CPU.
+struct Watchdog {
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Watchdog {
+    const SECONDS: u32 = 60;
+
+    fn start() -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: setting an alarm has no conditions.
+        unsafe { libc::alarm(Self::SECONDS) };
+        Self { _turn: turn }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { libc::alarm(0) };
+    }
+}
+
+/// Makes the calling thread a real-time one; `false` if it may not.
+fn become_realtime() -> bool {
+    // SAFETY: zero bytes are a valid sched_param.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = 1;
+    // SAFETY: `param` is a valid priority of SCHED_FIFO.
+    let made = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) } == 0;
+    if !made {
+        let error = io::Error::last_os_error();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+    }
+    made
+}
+
+/// Whether a thread may become a real-time one here.
+fn is_possible() -> bool {
+    let possible = thread::spawn(become_realtime).join().unwrap();
+    if !possible {
+        eprintln!("skipped: no privilege for real-time threads");
+    }
+    possible
+}
+
+/// Keeps the calling thread and those that it starts on one CPU.
+fn pin() {
+    let allowed = sched_getaffinity(None).unwrap();
+    let cpu = (0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    sched_setaffinity(None, &one).unwrap();
+}
+
+#[test]
+fn a_realtime_thread_waits_for_an_ordinary_owner_on_its_cpu() {
+    if !is_possible() {
+        return;
+    }
+    let _watchdog = Watchdog::start();
+    let counter = &Counter::<lockyard_core::osq::Event>::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            pin();
+            for _ in 0..ROUNDS {
+                let coming = &AtomicBool::new(false);
+                counter.mutex.lock();
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        assert!(become_realtime());
+                        coming.store(true, Relaxed);
+                        counter.add();
+                    });
+                    while !coming.load(Relaxed) {
+                        thread::yield_now();
+                    }
+                    counter.add_and_unlock();
+                });
+            }
+        });
+    });
+    assert_eq!(counter.total(), 2 * ROUNDS);
+}
+
+/// Real-time threads preempt ordinary ones wherever these are: with the mutex,
+/// in its spin queue, in its gate, on the way from here to there.
+#[test]
+fn a_realtime_thread_preempts_ordinary_ones_wherever_they_are() {
+    const ORDINARY: usize = 4;
+    if !is_possible() {
+        return;
+    }
+    let _watchdog = Watchdog::start();
+    let counter = &Counter::<lockyard_core::osq::Event>::new();
+    let stop = &AtomicBool::new(false);
+    let total: u64 = thread::scope(|scope| {
+        let pinned = scope.spawn(|| {
+            pin();
+            thread::scope(|scope| {
+                let ordinary = [(); ORDINARY].map(|()| {
+                    scope.spawn(|| {
+                        let mut adds = 0;
+                        while !stop.load(Relaxed) {
+                            counter.add();
+                            adds += 1;
+                            if adds % 64 == 0 {
+                                thread::yield_now();
+                            }
+                        }
+                        adds
+                    })
+                });
+                for realtime in [(); 2].map(|()| {
+                    scope.spawn(|| {
+                        assert!(become_realtime());
+                        for i in 0..2 * ROUNDS {
+                            // 30 to 130 µs: no step of the ordinary threads is safe.
+                            thread::sleep(Duration::from_nanos(30_000 + i * 7_919 % 100_000));
+                            counter.add();
+                        }
+                    })
+                }) {
+                    realtime.join().unwrap();
+                }
+                stop.store(true, Relaxed);
+                ordinary.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>()
+            })
+        });
+        pinned.join().unwrap()
+    });
+    assert_eq!(counter.total(), total + 4 * ROUNDS);
+}
