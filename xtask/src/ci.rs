@@ -10,6 +10,15 @@ use anyhow::Context;
 
 use crate::tidy;
 
+/// The exit status of a script that lacks the tools for its work, and says so.
+const NEEDS_TOOLS: i32 = 3;
+
+enum Ended {
+    Passed,
+    Failed,
+    LeftOut,
+}
+
 /// A command, and the component of the tool chain that it cannot do without.
 struct Step {
     env: Option<(&'static str, &'static str)>,
@@ -39,7 +48,7 @@ impl Step {
             .to_owned()
     }
 
-    fn passes(&self, root: &Path) -> anyhow::Result<bool> {
+    fn run(&self, root: &Path) -> anyhow::Result<Ended> {
         println!("\n$ {}", self.line());
         let status = Command::new(self.program)
             .args(self.args.split_whitespace())
@@ -47,7 +56,11 @@ impl Step {
             .current_dir(root)
             .status()
             .with_context(|| format!("cannot start {}", self.program))?;
-        Ok(status.success())
+        Ok(match status.code() {
+            Some(0) => Ended::Passed,
+            Some(NEEDS_TOOLS) => Ended::LeftOut,
+            _ => Ended::Failed,
+        })
     }
 
     /// The component that is missing on this machine.
@@ -76,7 +89,7 @@ const BEFORE_TIDY: [Step; 2] = [
     },
 ];
 
-const AFTER_TIDY: [Step; 3] = [
+const AFTER_TIDY: [Step; 4] = [
     Step::cargo("test --workspace --no-fail-fast"),
     Step {
         env: Some(("RUSTDOCFLAGS", "-D warnings")),
@@ -85,17 +98,16 @@ const AFTER_TIDY: [Step; 3] = [
     Step::cargo(
         "run --quiet --release -- locktest --lock mutex --threads 1,2 --seconds 0.1 --json",
     ),
+    Step {
+        env: None,
+        program: "scripts/aarch64-test",
+        args: "",
+        component: None,
+    },
 ];
 
-const ARM: Step = Step {
-    env: None,
-    program: "scripts/aarch64-test",
-    args: "",
-    component: None,
-};
-
 /// Runs every step, and says at the end which of them failed or were left out.
-pub fn run(root: &Path, arm: bool) -> anyhow::Result<bool> {
+pub fn run(root: &Path) -> anyhow::Result<bool> {
     let mut outcome = Outcome::default();
     outcome.run(root, &BEFORE_TIDY)?;
     println!("\n$ cargo xtask tidy");
@@ -103,11 +115,6 @@ pub fn run(root: &Path, arm: bool) -> anyhow::Result<bool> {
         outcome.failed.push("cargo xtask tidy".to_owned());
     }
     outcome.run(root, &AFTER_TIDY)?;
-    if arm {
-        outcome.run(root, &[ARM])?;
-    } else {
-        outcome.left_out.push(ARM.line());
-    }
     println!();
     for line in &outcome.left_out {
         println!("ci: left out: {line}");
@@ -134,8 +141,12 @@ impl Outcome {
                 let line = step.line();
                 self.left_out
                     .push(format!("{line}: rustup component add {component}"));
-            } else if !step.passes(root)? {
-                self.failed.push(step.line());
+                continue;
+            }
+            match step.run(root)? {
+                Ended::Passed => {}
+                Ended::Failed => self.failed.push(step.line()),
+                Ended::LeftOut => self.left_out.push(step.line()),
             }
         }
         Ok(())
@@ -148,17 +159,17 @@ mod tests {
 
     #[test]
     fn a_failure_is_kept_and_does_not_stop_the_rest() {
-        let step = |program, component| Step {
+        let step = |program, args, component| Step {
             env: None,
             program,
-            args: "",
+            args,
             component,
         };
         let mut outcome = Outcome::default();
         let steps = [
-            step("false", None),
-            step("false", Some("nothing")),
-            step("true", None),
+            step("false", "", None),
+            step("false", "", Some("nothing")),
+            step("true", "", None),
         ];
         outcome.run(Path::new("."), &steps).unwrap();
         assert_eq!(outcome.failed, ["false"]);
@@ -167,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_step_is_shown_as_one_would_type_it() {
-        assert_eq!(ARM.line(), "scripts/aarch64-test");
+        assert_eq!(AFTER_TIDY[3].line(), "scripts/aarch64-test");
         assert_eq!(
             AFTER_TIDY[1].line(),
             "RUSTDOCFLAGS=\"-D warnings\" cargo doc --quiet --workspace --no-deps"

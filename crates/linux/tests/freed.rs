@@ -60,7 +60,12 @@ impl Page {
 
     fn start(&self) -> *mut std::ffi::c_void {
         // SAFETY: the page starts there.
-        unsafe { self.0.cast::<std::ffi::c_void>().byte_add(size_of::<Mutex>()).byte_sub(PAGE) }
+        unsafe {
+            self.0
+                .cast::<std::ffi::c_void>()
+                .byte_add(size_of::<Mutex>())
+                .byte_sub(PAGE)
+        }
     }
 
     fn mutex(&self) -> &Mutex {
@@ -82,7 +87,14 @@ impl Page {
 
     fn restore(&self) {
         // SAFETY: the page is ours.
-        unsafe { mprotect(self.start(), PAGE, MprotectFlags::READ | MprotectFlags::WRITE) }.unwrap();
+        unsafe {
+            mprotect(
+                self.start(),
+                PAGE,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )
+        }
+        .unwrap();
         assert!(!self.mutex().is_locked());
     }
 }
@@ -94,28 +106,18 @@ impl Drop for Page {
     }
 }
 
-/// In each round the owner locks, lets the heir come, `ready` waits, and the
-/// owner does `unlock`; the heir comes by `lock`, and frees.
+/// In each round the caller owns the mutex, lets the heir come for it with
+/// `lock`, waits with `ready`, and does `unlock`; the heir frees it.
 fn rounds(
     rounds: u64,
-    mut ready: impl FnMut() + Send,
-    unlock: impl Fn(&Mutex) + Send,
+    mut ready: impl FnMut(),
+    unlock: impl Fn(&Mutex),
     lock: impl Fn(&Mutex) + Send,
 ) {
     let page = &Page::new();
     let held = &Barrier::new(2);
     let (done, owner_done) = mpsc::channel();
     thread::scope(|scope| {
-        scope.spawn(move || {
-            for _ in 0..rounds {
-                page.mutex().lock();
-                held.wait();
-                ready();
-                unlock(page.mutex());
-                done.send(()).unwrap();
-                held.wait();
-            }
-        });
         scope.spawn(move || {
             for _ in 0..rounds {
                 held.wait();
@@ -126,6 +128,14 @@ fn rounds(
                 held.wait();
             }
         });
+        for _ in 0..rounds {
+            page.mutex().lock();
+            held.wait();
+            ready();
+            unlock(page.mutex());
+            done.send(()).unwrap();
+            held.wait();
+        }
     });
 }
 
@@ -156,13 +166,11 @@ fn insist(mutex: &Mutex) {
     }
 }
 
-/// Counts the sleepers of a test that is alone.
-fn until_asleep() -> impl FnMut() {
-    let mut alone = Alone::begin();
+/// Returns a function that waits until the heir has fallen asleep once more.
+fn until_asleep(alone: &mut Alone) -> impl FnMut() {
     let mut seen = 0;
     move || {
-        seen += 1;
-        alone.until(Event::Parked, seen);
+        alone.until(Event::Parked, seen + 1);
         seen = alone.seen(Event::Parked);
     }
 }
@@ -180,6 +188,12 @@ fn after_an_unlock_by_a_spinner() {
 }
 
 #[test]
+fn after_an_unlock_by_a_sleeper() {
+    let mut alone = Alone::begin();
+    rounds(SLEEPY_ROUNDS, until_asleep(&mut alone), unlock, Mutex::lock);
+}
+
+#[test]
 fn after_an_unlock_by_who_gives_up_often() {
     let _alone = Alone::begin();
     rounds(ROUNDS, thread::yield_now, unlock, insist);
@@ -189,6 +203,17 @@ fn after_an_unlock_by_who_gives_up_often() {
 fn after_a_fair_unlock_by_a_spinner() {
     let _alone = Alone::begin();
     rounds(ROUNDS, || {}, unlock_fair, Mutex::lock);
+}
+
+#[test]
+fn after_a_fair_unlock_by_a_sleeper() {
+    let mut alone = Alone::begin();
+    rounds(
+        SLEEPY_ROUNDS,
+        until_asleep(&mut alone),
+        unlock_fair,
+        Mutex::lock,
+    );
 }
 
 #[test]

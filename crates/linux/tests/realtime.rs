@@ -75,7 +75,9 @@ fn is_possible() -> bool {
 /// Keeps the calling thread and those that it starts on one CPU.
 fn pin() {
     let allowed = sched_getaffinity(None).unwrap();
-    let cpu = (0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap();
+    let cpu = (0..CpuSet::MAX_CPU)
+        .find(|&cpu| allowed.is_set(cpu))
+        .unwrap();
     let mut one = CpuSet::new();
     one.set(cpu);
     sched_setaffinity(None, &one).unwrap();
@@ -152,7 +154,10 @@ fn a_realtime_thread_preempts_ordinary_ones_wherever_they_are() {
                     realtime.join().unwrap();
                 }
                 stop.store(true, Relaxed);
-                ordinary.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>()
+                ordinary
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap())
+                    .sum::<u64>()
             })
         });
         pinned.join().unwrap()

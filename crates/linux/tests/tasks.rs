@@ -139,7 +139,7 @@ fn thousands_of_threads_wait_for_one_mutex() {
     const THREADS: u64 = if EMULATED { 256 } else { 4_096 };
     const ADDS: u64 = 3;
     static COUNTER: Counter = Counter::new();
-    let _alone = Alone::begin();
+    let mut alone = Alone::begin();
     COUNTER.mutex.lock();
     let threads: Vec<_> = (0..THREADS)
         .map_while(|_| {
@@ -152,6 +152,7 @@ fn thousands_of_threads_wait_for_one_mutex() {
     if (threads.len() as u64) < THREADS {
         eprintln!("only {} threads: more are not to be had", threads.len());
     }
+    alone.until(Event::Parked, threads.len() as u64);
     COUNTER.add_and_unlock();
     let expected = 1 + threads.len() as u64 * ADDS;
     for thread in threads {

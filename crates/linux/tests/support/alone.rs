@@ -36,10 +36,11 @@ impl Alone {
         self.counts[event as usize]
     }
 
-    /// Waits until `event` has been counted so often since the beginning. With
-    /// threads that have never been woken, so many of [`Event::Parked`] are so
-    /// many that sleep in a queue, or are about to and will not look at the
-    /// lock again before.
+    /// Waits until `event` has been counted so often since the beginning.
+    ///
+    /// [`Event::Parked`] says that a thread stands in a queue and will sleep
+    /// there until it is woken. Threads that come one by one, to a lock that
+    /// nobody unlocks, each count once.
     pub fn until(&mut self, event: Event, count: u64) {
         while self.seen(event) < count {
             thread::sleep(Duration::from_micros(50));

@@ -1,0 +1,375 @@
+//! A step: what it may come to, what it does, and what it could have raced
+//! with.
+
+use std::ops::ControlFlow::Continue;
+
+use super::{Execution, Flow, Mode, SETUP, Step};
+use crate::{
+    memory::{Clock, Ordering, THREADS},
+    op::{Answer, Op},
+    trail::Set,
+};
+
+// Options of a step that are no message.
+pub(super) const STOP: u16 = u16::MAX;
+pub(super) const TIMEOUT: u16 = u16::MAX - 1;
+pub(super) const SPURIOUS: u16 = u16::MAX - 2;
+const FIRST_SPECIAL: u16 = SPURIOUS;
+
+impl Execution<'_> {
+    /// Whether the thread can go on.
+    pub(super) fn is_enabled(&self, thread: usize, op: Op) -> bool {
+        let state = &self.threads[thread];
+        match op {
+            Op::Await { word, .. } => {
+                state.wait.may_stop(state.whims) || self.accepted(thread, word).next().is_some()
+            }
+            Op::Park { .. } => self.options(thread, op).next().is_some(),
+            _ => true,
+        }
+    }
+
+    /// Whether it would find anything new, when messages are new from
+    /// `asleep` on.
+    pub(super) fn is_open(&self, thread: usize, op: Op, asleep: u32) -> bool {
+        self.options(thread, op)
+            .any(|option| self.is_new(thread, op, option, asleep))
+    }
+
+    fn is_new(&self, thread: usize, op: Op, option: u16, asleep: u32) -> bool {
+        if asleep == 0 {
+            return true;
+        }
+        match op {
+            Op::Store { .. } => false,
+            Op::Fence => self.memory.last_fence() >= asleep,
+            Op::Quiesce => self.memory.last_conditional() >= asleep,
+            Op::StoreIf { .. } if self.memory.last_quiesce() >= asleep => true,
+            Op::Await { .. } if option == STOP => {
+                let watched = &self.threads[thread].wait.watched;
+                watched
+                    .iter()
+                    .any(|&word| self.memory.written_since(word, asleep))
+            }
+            _ if option >= FIRST_SPECIAL => false,
+            _ => {
+                let word = self.read_by(thread, op);
+                word.is_some_and(|word| self.memory.message(word, option).serial >= asleep)
+            }
+        }
+    }
+
+    /// What the thread's step may come to: messages to read, or to store
+    /// behind, the usual one first.
+    pub(super) fn options(&self, thread: usize, op: Op) -> Box<dyn Iterator<Item = u16> + '_> {
+        let memory = &self.memory;
+        let state = &self.threads[thread];
+        match op {
+            Op::Load { word, .. } => Box::new(memory.readable(thread, word)),
+            Op::Store { word, .. } => Box::new(
+                memory
+                    .readable(thread, word)
+                    .filter(move |&m| memory.is_open(word, m)),
+            ),
+            Op::Update { word, update, .. } => {
+                Box::new(memory.readable(thread, word).filter(move |&m| {
+                    update.apply(memory.message(word, m).value).is_none() || memory.is_open(word, m)
+                }))
+            }
+            Op::Unpark { thread: other } => {
+                let token = self.threads[other].token;
+                Box::new(
+                    memory
+                        .readable(thread, token)
+                        .filter(move |&m| memory.is_open(token, m)),
+                )
+            }
+            Op::StoreIf { guard, .. } => Box::new(memory.testable(thread, guard)),
+            Op::Fence | Op::Quiesce => Box::new(std::iter::once(0)),
+            Op::Await { word, .. } => {
+                let stop = state.wait.may_stop(state.whims)
+                    || state.wait.stale
+                    || state.wait.patient && self.is_quiet();
+                Box::new(self.accepted(thread, word).chain(stop.then_some(STOP)))
+            }
+            Op::Park { deadline } => {
+                let token = state.token;
+                let given = memory.readable(thread, token).filter(move |&m| {
+                    memory.message(token, m).value != 0 && memory.is_open(token, m)
+                });
+                let spurious = (state.spurious > 0).then_some(SPURIOUS);
+                Box::new(given.chain(deadline.map(|_| TIMEOUT)).chain(spurious))
+            }
+        }
+    }
+
+    pub(super) fn step(&mut self, thread: usize) -> Flow {
+        let state = &mut self.threads[thread];
+        let op = state.pending.take().expect("a turn has a step");
+        let asleep = self.trail.asleep_here(thread);
+        let options: Vec<u16> = self.options(thread, op).collect();
+        let fresh = options
+            .iter()
+            .copied()
+            .filter(|&option| self.is_new(thread, op, option, asleep));
+        let fresh: Vec<u16> = fresh.collect();
+        let option = self.trail.pick(&options, &fresh);
+        let is_fresh = !self.trail.is_known();
+        let reads = self.reads(thread, op);
+        let source = self
+            .read_by(thread, op)
+            .filter(|_| option < FIRST_SPECIAL)
+            .and_then(|word| self.memory.message(word, option).step);
+        // Steps whose order matters although neither reads from the other.
+        let rivals = match op {
+            Op::Fence => &self.order.fences,
+            Op::Quiesce => &self.order.conditional,
+            Op::StoreIf { .. } => &self.order.quiesces,
+            _ => const { &Vec::new() },
+        }
+        .clone();
+        let takers = self.takers(thread, op);
+        let writes = self.written_by(thread, op);
+        let serial = writes.map(|word| self.memory.stores(word));
+        let answer = self.perform(thread, op, option)?;
+        let written = writes.filter(|&word| Some(self.memory.stores(word)) != serial);
+
+        let before = self.threads[thread].clock;
+        let mut clock = before;
+        for &earlier in rivals.iter().chain(&source) {
+            clock.join(&self.steps[earlier].clock);
+        }
+        if is_fresh && self.trail.is_reduced() {
+            let readers = written.map_or(Vec::new(), |word| self.readers[word].clone());
+            for earlier in rivals.iter().copied().chain(readers) {
+                self.race(earlier, thread, &rivals, source, &before);
+            }
+            if written.is_none() {
+                for earlier in takers {
+                    self.race(earlier, thread, &[], None, &before);
+                }
+            }
+        }
+        let step = self.steps.len();
+        for word in reads {
+            self.readers[word].push(step);
+        }
+        match op {
+            Op::Fence => self.order.fences.push(step),
+            Op::Quiesce => self.order.quiesces.push(step),
+            Op::StoreIf { .. } => self.order.conditional.push(step),
+            _ => {}
+        }
+        let epoch = clock.tick(thread);
+        self.threads[thread].clock = clock;
+        self.steps.push(Step {
+            thread,
+            epoch,
+            clock,
+            turn: self.trail.here(),
+        });
+        if let Some(word) = written {
+            self.spread(word)?;
+        }
+        self.talk(thread, answer)
+    }
+
+    /// The word that a step reads.
+    fn read_by(&self, thread: usize, op: Op) -> Option<usize> {
+        match op {
+            Op::Load { word, .. } | Op::Update { word, .. } | Op::Await { word, .. } => Some(word),
+            Op::StoreIf { guard, .. } => Some(guard),
+            Op::Park { .. } => Some(self.threads[thread].token),
+            Op::Unpark { thread } => Some(self.threads[thread].token),
+            Op::Store { .. } | Op::Fence | Op::Quiesce => None,
+        }
+    }
+
+    /// The word that a step may write.
+    fn written_by(&self, thread: usize, op: Op) -> Option<usize> {
+        match op {
+            Op::Store { word, .. } | Op::Update { word, .. } | Op::StoreIf { word, .. } => {
+                Some(word)
+            }
+            Op::Park { .. } | Op::Unpark { .. } => self.read_by(thread, op),
+            Op::Load { .. } | Op::Await { .. } | Op::Fence | Op::Quiesce => None,
+        }
+    }
+
+    /// The steps but for which a compare-exchange could have succeeded: they
+    /// read what it expects, and only one can.
+    fn takers(&self, thread: usize, op: Op) -> Vec<usize> {
+        let Op::Update { word, update, .. } = op else {
+            return Vec::new();
+        };
+        self.memory
+            .readable(thread, word)
+            .filter(|&message| {
+                update
+                    .apply(self.memory.message(word, message).value)
+                    .is_some()
+            })
+            .filter_map(|message| self.memory.taker(word, message))
+            .collect()
+    }
+
+    /// The words that a step reads, or would read if it came later.
+    fn reads(&self, thread: usize, op: Op) -> Vec<usize> {
+        let mut words: Vec<usize> = self.read_by(thread, op).into_iter().collect();
+        if matches!(op, Op::Await { .. }) {
+            words.extend(&self.threads[thread].wait.watched);
+        }
+        words
+    }
+
+    /// The step that is being taken, by `thread`, could also come before
+    /// `earlier`: makes sure that this is tried. It comes after `before`,
+    /// `rivals` and `source`.
+    fn race(
+        &mut self,
+        earlier: usize,
+        thread: usize,
+        rivals: &[usize],
+        source: Option<usize>,
+        before: &Clock,
+    ) {
+        let Step {
+            thread: other,
+            epoch,
+            turn,
+            ..
+        } = self.steps[earlier];
+        let mut clock = *before;
+        for &between in rivals.iter().chain(&source) {
+            if between != earlier {
+                clock.join(&self.steps[between].clock);
+            }
+        }
+        // Something in between has to be turned round first.
+        if other == thread || clock.covers(other, epoch) {
+            return;
+        }
+        // The steps that do not depend on `earlier`, and this one after them:
+        // whoever may go first among them will do.
+        let mut firsts = [u32::MAX; THREADS];
+        let mut initials = Set::default();
+        let mut consider = |thread: usize, epoch: u32, clock: &Clock| {
+            if firsts[thread] == u32::MAX {
+                if !(0..THREADS).any(|t| firsts[t] != u32::MAX && clock.covers(t, firsts[t])) {
+                    initials.insert(thread);
+                }
+                firsts[thread] = epoch;
+            }
+        };
+        for step in &self.steps[earlier + 1..] {
+            if !step.clock.covers(other, epoch) {
+                consider(step.thread, step.epoch, &step.clock);
+            }
+        }
+        consider(thread, 0, &clock);
+        let first = if initials.contains(thread) {
+            thread
+        } else {
+            initials
+                .iter()
+                .next()
+                .expect("the first step depends on none")
+        };
+        self.trail.want_one(turn, initials, first);
+    }
+
+    /// Does what the step does; `option` is one of its options.
+    pub(super) fn perform(&mut self, thread: usize, op: Op, option: u16) -> Flow<Answer> {
+        self.describe(thread, op, option);
+        let step = (thread != SETUP).then_some(self.steps.len());
+        let memory = &mut self.memory;
+        let result = match op {
+            Op::Load { word, order } => memory.load(thread, word, option, order).map(Answer::Value),
+            Op::Store { word, value, order } => memory
+                .store(thread, word, option, value, order, step)
+                .map(|()| Answer::Done),
+            Op::Update {
+                word,
+                update,
+                order,
+                err,
+            } => match update.apply(memory.message(word, option).value) {
+                Some(new) => memory
+                    .exchange(thread, word, option, new, order, step)
+                    .map(Answer::Value),
+                None => memory.load(thread, word, option, err).map(Answer::Failed),
+            },
+            Op::Fence => {
+                memory.fence(thread, Ordering::SeqCst);
+                Ok(Answer::Done)
+            }
+            Op::StoreIf {
+                word,
+                value,
+                guard,
+                expected,
+            } => match memory.test(thread, guard, option) {
+                Err(what) => Err(what),
+                Ok(found) if found != expected => Ok(Answer::Bool(false)),
+                Ok(_) => {
+                    let places: Vec<u16> = memory
+                        .readable(thread, word)
+                        .filter(|&message| memory.is_open(word, message))
+                        .collect();
+                    let place = self.trail.pick(&places, &places);
+                    memory
+                        .store_tested(thread, word, place, value, step)
+                        .map(|()| Answer::Bool(true))
+                }
+            },
+            Op::Quiesce => {
+                memory.quiesce(thread);
+                Ok(Answer::Done)
+            }
+            Op::Await { .. } if option == STOP => {
+                let state = &mut self.threads[thread];
+                if state.wait.patient {
+                    state.whims = state.whims.saturating_sub(1);
+                }
+                let certain = !state.wait.stops && !state.wait.stale;
+                state.mode = Mode::Look(certain.then_some(state.wait.questions));
+                state.looked = self.trail.here();
+                Ok(Answer::Look)
+            }
+            Op::Await { word, order } => {
+                memory.load(thread, word, option, order).map(Answer::Value)
+            }
+            Op::Park { deadline } => {
+                let state = &mut self.threads[thread];
+                match option {
+                    TIMEOUT => {
+                        let deadline = deadline.expect("only who has a deadline times out");
+                        state.now = state.now.max(deadline);
+                        Ok(Answer::Bool(true))
+                    }
+                    SPURIOUS => {
+                        state.spurious -= 1;
+                        Ok(Answer::Bool(false))
+                    }
+                    token => memory
+                        .exchange(thread, state.token, token, 0, Ordering::Acquire, step)
+                        .map(|_| Answer::Bool(false)),
+                }
+            }
+            Op::Unpark { thread: other } => {
+                let token = self.threads[other].token;
+                memory
+                    .exchange(thread, token, option, 1, Ordering::Release, step)
+                    .map(|_| Answer::Done)
+            }
+        };
+        match result {
+            Ok(answer) => Continue(answer),
+            Err(what) => {
+                let word = self.read_by(thread, op).or(self.written_by(thread, op));
+                let name = word.map(|word| self.name(word)).unwrap_or_default();
+                self.fail(format!("task {thread} uses {name}: {what}"))
+            }
+        }
+    }
+}
