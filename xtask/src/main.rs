@@ -1,11 +1,16 @@
-//! The project's chores: `cargo xtask tidy` and `cargo xtask ci`.
+//! The project's chores: `cargo xtask tidy`, `ci`, and what shows that the
+//! models bite: `check`, `busted` and `weaken`.
 
 use std::{path::Path, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
+mod busted;
+mod check;
 mod ci;
 mod tidy;
+mod variants;
+mod weaken;
 
 /// The project's chores
 #[derive(Parser)]
@@ -25,6 +30,24 @@ enum Chore {
     },
     /// Runs everything that must pass before a commit
     Ci,
+    /// Runs the models with their reports; that takes a minute
+    Check {
+        /// Run the long ones too; that takes XX minutes
+        #[arg(long)]
+        full: bool,
+    },
+    /// Puts known faults into the locks, one by one, and demands that the
+    /// models find them; that takes some minutes
+    Busted {
+        /// Faults in crates/torture/busted; all if none is given
+        names: Vec<String>,
+    },
+    /// Weakens each ordering of a lock, one by one, and says which model
+    /// notices; that takes XX minutes
+    Weaken {
+        /// The lock
+        lock: weaken::Lock,
+    },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -34,6 +57,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let passed = match Args::parse().chore {
         Chore::Tidy { write } => tidy::run(root, write)?,
         Chore::Ci => ci::run(root)?,
+        Chore::Check { full } => check::run(root, full)?,
+        Chore::Busted { names } => busted::run(root, &names)?,
+        Chore::Weaken { lock } => weaken::run(root, lock)?,
     };
     Ok(if passed {
         ExitCode::SUCCESS

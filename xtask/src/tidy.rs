@@ -8,9 +8,9 @@ use walkdir::WalkDir;
 
 mod counters;
 mod layers;
-mod orderings;
+pub mod orderings;
 mod purity;
-mod source;
+pub mod source;
 mod text;
 mod unsafety;
 
@@ -41,9 +41,11 @@ impl fmt::Display for Finding {
 }
 
 /// A text file of the repository, by its path from the root.
-struct TextFile {
-    path: String,
-    text: String,
+pub struct TextFile {
+    /// Its path from the root.
+    pub path: String,
+    /// What it says.
+    pub text: String,
 }
 
 /// Checks the repository and prints what it finds. With `write`, lowers the
@@ -72,7 +74,7 @@ pub fn run(root: &Path, write: bool) -> anyhow::Result<bool> {
 }
 
 /// Every text file below `root` but version control's and the compiler's.
-fn text_files(root: &Path) -> anyhow::Result<Vec<TextFile>> {
+pub fn text_files(root: &Path) -> anyhow::Result<Vec<TextFile>> {
     let ours = |entry: &walkdir::DirEntry| {
         let name = entry.file_name().to_string_lossy();
         !(name == ".git" || entry.depth() == 1 && name.starts_with("target"))

@@ -1,7 +1,6 @@
 //! The explorer: runs a model again and again, each time another way.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     rc::Rc,
     time::{Duration, Instant},
@@ -97,7 +96,7 @@ impl Explorer {
         self.executions(executions)
     }
 
-    /// Stops after so many executions.
+    /// Stops after so many executions, abandoned ones included.
     #[must_use]
     pub const fn executions(mut self, most: u64) -> Self {
         self.executions = most;
@@ -170,14 +169,13 @@ impl Explorer {
     fn walk(&self, mut trail: Trail, model: impl Fn() + 'static) -> Result<Report, Failure> {
         let start = Instant::now();
         let model = Rc::new(model);
-        let mut marks = [0; Event::ALL.len()];
         let mut report = Report {
             executions: 0,
             redundant: 0,
             truncated: false,
-            events: BTreeMap::new(),
             longest: 0,
             elapsed: Duration::ZERO,
+            events: [0; Event::ALL.len()],
         };
         loop {
             if report.executions + report.redundant == self.executions {
@@ -185,7 +183,7 @@ impl Explorer {
                 break;
             }
             trail.shuffle();
-            match self.run(&mut trail, &model, &mut marks, None) {
+            match self.run(&mut trail, &model, &mut report.events, None) {
                 Ok(steps) => {
                     report.executions += 1;
                     report.longest = report.longest.max(steps);
@@ -198,11 +196,6 @@ impl Explorer {
             }
             if !trail.advance() {
                 break;
-            }
-        }
-        for event in Event::ALL {
-            if marks[event as usize] > 0 {
-                report.events.insert(event as usize, marks[event as usize]);
             }
         }
         report.elapsed = start.elapsed();
@@ -253,17 +246,17 @@ pub struct Report {
     pub redundant: u64,
     /// Whether the limit on executions ended the exploration.
     pub truncated: bool,
-    events: BTreeMap<usize, u64>,
     /// The most steps of an execution.
     pub longest: usize,
     /// The time it took.
     pub elapsed: Duration,
+    events: [u64; Event::ALL.len()],
 }
 
 impl Report {
     /// How often the locks took a rare path, over all executions.
     pub fn count(&self, event: Event) -> u64 {
-        self.events.get(&(event as usize)).copied().unwrap_or(0)
+        self.events[event as usize]
     }
 }
 

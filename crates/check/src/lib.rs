@@ -1,15 +1,46 @@
 //! A stateless model checker, and the world that it is for the locks.
 //!
 //! [`Explorer::check`] runs a model in every way in which its threads can
-//! interleave and its loads can be answered under C11 without load buffering
-//! (see `memory.rs` for the model, `trail.rs` for how executions that differ
-//! only in the order of independent steps are explored once). A failure is
-//! printed with a timeline and a string that [`Explorer::replay`] takes.
+//! interleave and its loads can be answered under C11 without load buffering.
+//! A failure is printed with a timeline and a string that [`Explorer::replay`]
+//! takes.
 //!
-//! What is explored completely is the model within its limits: so many whims
-//! ([`Explorer::whims`]) and spurious wake-ups ([`Wakes::Permissive`]) for each
-//! thread. In a spin, what `done` says of a value must depend on the value
-//! alone, and `stop` must only read.
+//! ```
+//! use std::rc::Rc;
+//!
+//! use lockyard_check::{Check, Explorer, Tracked, afterwards, spawn};
+//! use lockyard_core::RawMutex;
+//!
+//! let report = Explorer::new().check(|| {
+//!     let shared = Rc::new((RawMutex::<Check>::new(), Tracked::new(0)));
+//!     for _ in 0..2 {
+//!         let shared = Rc::clone(&shared);
+//!         spawn(move || {
+//!             let (mutex, payload) = &*shared;
+//!             mutex.lock();
+//!             payload.set(payload.get() + 1); // a data race, were it not locked
+//!             // SAFETY: locked above.
+//!             unsafe { mutex.unlock() };
+//!         });
+//!     }
+//!     afterwards(move || assert_eq!(shared.1.get(), 2));
+//! });
+//! assert!(report.unwrap().executions > 1);
+//! ```
+//!
+//! What is explored is complete, but for:
+//! - limits that the model sets: how many rare things ([`Explorer::whims`]) and
+//!   spurious wake-ups ([`Wakes::Permissive`]) a thread may meet;
+//! - load buffering, which the memory does not show (nor does RC11);
+//! - what depends on a spinner that read a value it does not wait for: such a
+//!   look neither synchronises nor keeps the spinner from reading older ones.
+//!
+//! What a model may see that C11 forbids: `SeqCst` *accesses* are no more than
+//! `AcqRel` ones (`SeqCst` fences are exact); the time and what runs are as the
+//! checker likes, for each thread on its own.
+//!
+//! In a spin, what `done` says of a value must depend on the value alone;
+//! `stop` must only read and ask, or count its own looks.
 
 mod execution;
 mod explore;

@@ -82,6 +82,15 @@ impl View {
     }
 }
 
+/// What a step stores.
+#[derive(Clone, Copy)]
+pub(crate) struct Store {
+    pub(crate) value: u32,
+    pub(crate) order: Ordering,
+    /// The step, if a thread of the model takes it.
+    pub(crate) step: Option<usize>,
+}
+
 /// A value that was stored.
 pub(crate) struct Message {
     pub(crate) value: u32,
@@ -343,16 +352,8 @@ impl Memory {
         message.value
     }
 
-    fn write(
-        &mut self,
-        thread: usize,
-        word: usize,
-        value: u32,
-        order: Ordering,
-        behind: u16,
-        chained: bool,
-        step: Option<usize>,
-    ) {
+    fn write(&mut self, thread: usize, word: usize, store: Store, behind: u16, chained: bool) {
+        let Store { value, order, step } = store;
         // A read-modify-write carries on the release sequence it extends.
         let chain = self.words[word].messages[usize::from(behind)]
             .view
@@ -402,28 +403,24 @@ impl Memory {
         thread: usize,
         word: usize,
         id: u16,
-        value: u32,
-        order: Ordering,
-        step: Option<usize>,
+        store: Store,
     ) -> Result<(), String> {
         self.touch(thread, word)?;
-        self.write(thread, word, value, order, id, false, step);
+        self.write(thread, word, store, id, false);
         Ok(())
     }
 
-    /// Reads message `id` and stores `value` right behind it.
+    /// Reads message `id` and stores right behind it.
     pub(crate) fn exchange(
         &mut self,
         thread: usize,
         word: usize,
         id: u16,
-        value: u32,
-        order: Ordering,
-        step: Option<usize>,
+        store: Store,
     ) -> Result<u32, String> {
         self.touch(thread, word)?;
-        let old = self.read(thread, word, id, order);
-        self.write(thread, word, value, order, id, true, step);
+        let old = self.read(thread, word, id, store.order);
+        self.write(thread, word, store, id, true);
         Ok(old)
     }
 
@@ -459,10 +456,9 @@ impl Memory {
         thread: usize,
         word: usize,
         id: u16,
-        value: u32,
-        step: Option<usize>,
+        store: Store,
     ) -> Result<(), String> {
-        self.store(thread, word, id, value, Ordering::Release, step)?;
+        self.store(thread, word, id, store)?;
         let mut stored = View::default();
         stored.see(word, self.threads[thread].now.seen(word));
         self.conditional.join_seen(&stored, &self.words);

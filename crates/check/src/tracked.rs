@@ -15,7 +15,7 @@ impl<T: Copy> Tracked<T> {
     /// A cell with a value that was there before everything.
     pub const fn new(value: T) -> Self {
         Self {
-            handle: Handle::NEW,
+            handle: Handle::new(),
             value: Cell::new(value),
         }
     }

@@ -37,7 +37,9 @@ pub(crate) fn begin_execution() {
 pub(crate) struct Handle(AtomicU64);
 
 impl Handle {
-    pub(crate) const NEW: Self = Self(AtomicU64::new(0));
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
 
     /// Its index in this execution.
     pub(crate) fn index(&self, register: impl FnOnce() -> Request) -> usize {
@@ -89,7 +91,7 @@ impl CheckWord {
 }
 
 impl Word for CheckWord {
-    const ZERO: Self = Self(Handle::NEW);
+    const ZERO: Self = Self(Handle::new());
 
     fn load(&self, order: Ordering) -> u32 {
         let word = self.index();

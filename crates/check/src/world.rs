@@ -19,7 +19,7 @@ thread_local! {
     /// Type-stable for ever, and the words in them start afresh with each
     /// execution.
     static RECORDS: &'static [TaskRecord<Check>; THREADS] =
-        Box::leak(Box::new([const { TaskRecord::ZERO }; THREADS]));
+        Box::leak(Box::new([const { TaskRecord::new() }; THREADS]));
 }
 
 fn index(task: TaskId) -> usize {

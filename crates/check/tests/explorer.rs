@@ -29,13 +29,11 @@ struct Toy {
 }
 
 impl Toy {
-    const NEW: Self = Self {
-        word: CheckWord::ZERO,
-        payload: Tracked::new(0),
-    };
-
     fn new() -> Rc<Self> {
-        Rc::new(Self::NEW)
+        Rc::new(Self {
+            word: CheckWord::ZERO,
+            payload: Tracked::new(0),
+        })
     }
 
     fn lock(&self, order: Ordering) {

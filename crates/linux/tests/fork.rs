@@ -4,6 +4,8 @@
 mod alone;
 #[path = "support/counter.rs"]
 mod counter;
+#[path = "support/counts.rs"]
+mod counts;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -13,8 +15,13 @@ use std::{
 
 use alone::Alone;
 use counter::Counter;
+use counts::Counts;
 use lockyard_core::{Condvar, Event, Platform, osq};
 use lockyard_linux::Linux;
+
+/// aarch64 is tested in an emulator, and a fork's child that starts a thread
+/// crashes that: an assertion of QEMU 7.2 fails.
+const EMULATED: bool = cfg!(target_arch = "aarch64");
 
 /// No child takes so long unless it hangs.
 const LONG: Duration = Duration::from_secs(30);
@@ -42,11 +49,15 @@ fn returns_in_child(f: impl FnOnce()) -> bool {
                 libc::kill(pid, libc::SIGKILL);
                 libc::waitpid(pid, &raw mut status, 0);
             }
+            eprintln!("the child hung");
             return false;
         }
         thread::sleep(Duration::from_millis(1));
     }
-    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+    if status != 0 {
+        eprintln!("the child ended with status {status:#x}");
+    }
+    status == 0
 }
 
 /// What a child does with a mutex that its only thread holds.
@@ -55,6 +66,9 @@ fn unlock_and_contend(counter: &Counter) {
     assert!(!counter.mutex.is_locked());
     counter.add();
     assert_eq!(counter.total(), 2);
+    if EMULATED {
+        return;
+    }
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| (0..ADDS).for_each(|_| counter.add()));
@@ -78,13 +92,13 @@ fn the_child_unlocks_what_the_forking_thread_held() {
 /// The child with a mutex that `sleepers` threads of the parent wait for does
 /// as `child` says; then they get it in the parent.
 fn with_sleepers(sleepers: u64, child: impl FnOnce(&Counter)) {
-    let mut alone = Alone::begin();
+    let mut counts = Counts::begin();
     let counter = Counter::new();
     counter.mutex.lock();
     thread::scope(|scope| {
         for sleeper in 0..sleepers {
             scope.spawn(|| counter.add());
-            alone.until(Event::Parked, sleeper + 1);
+            counts.until(Event::Parked, sleeper + 1);
         }
         let returned = returns_in_child(|| child(&counter));
         counter.add_and_unlock();
@@ -117,6 +131,10 @@ fn the_child_hands_over_to_nobody_of_the_parent() {
 /// The child's own threads queue up behind those that it does not have.
 #[test]
 fn the_childs_sleepers_are_found_behind_those_of_the_parent() {
+    if EMULATED {
+        eprintln!("skipped: the emulator cannot run a child's threads");
+        return;
+    }
     with_sleepers(3, |counter| {
         let mutex = &counter.mutex;
         thread::scope(|scope| {
@@ -140,7 +158,7 @@ fn the_childs_child_unlocks_as_well() {
 
 #[test]
 fn the_child_notifies_no_waiter_of_the_parent() {
-    let mut alone = Alone::begin();
+    let mut counts = Counts::begin();
     let counter = &Counter::<osq::Event>::new();
     let condvar = &Condvar::<Linux>::new();
     thread::scope(|scope| {
@@ -151,7 +169,7 @@ fn the_child_notifies_no_waiter_of_the_parent() {
                 assert!(unsafe { condvar.wait_until(&counter.mutex, None) });
                 counter.add_and_unlock();
             });
-            alone.until(Event::Parked, waiter + 1);
+            counts.until(Event::Parked, waiter + 1);
         }
         let returned = returns_in_child(|| {
             condvar.notify_all();

@@ -7,14 +7,21 @@
 
 #[path = "support/alone.rs"]
 mod alone;
+#[path = "support/counts.rs"]
+mod counts;
 
 use std::{
-    ptr,
-    sync::{Barrier, mpsc},
+    hint, ptr,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
     thread,
 };
 
 use alone::Alone;
+use counts::Counts;
 use lockyard_core::{Event, Platform, RawMutex};
 use lockyard_linux::Linux;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
@@ -23,7 +30,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 const ROUNDS: u64 = if cfg!(target_arch = "aarch64") {
     50
 } else {
-    2_000
+    1_000
 };
 /// Where a thread has to fall asleep in each round.
 const SLEEPY_ROUNDS: u64 = ROUNDS / 4;
@@ -167,11 +174,11 @@ fn insist(mutex: &Mutex) {
 }
 
 /// Returns a function that waits until the heir has fallen asleep once more.
-fn until_asleep(alone: &mut Alone) -> impl FnMut() {
+fn until_asleep(counts: &mut Counts) -> impl FnMut() {
     let mut seen = 0;
     move || {
-        alone.until(Event::Parked, seen + 1);
-        seen = alone.seen(Event::Parked);
+        counts.until(Event::Parked, seen + 1);
+        seen = counts.seen(Event::Parked);
     }
 }
 
@@ -189,8 +196,13 @@ fn after_an_unlock_by_a_spinner() {
 
 #[test]
 fn after_an_unlock_by_a_sleeper() {
-    let mut alone = Alone::begin();
-    rounds(SLEEPY_ROUNDS, until_asleep(&mut alone), unlock, Mutex::lock);
+    let mut counts = Counts::begin();
+    rounds(
+        SLEEPY_ROUNDS,
+        until_asleep(&mut counts),
+        unlock,
+        Mutex::lock,
+    );
 }
 
 #[test]
@@ -207,10 +219,10 @@ fn after_a_fair_unlock_by_a_spinner() {
 
 #[test]
 fn after_a_fair_unlock_by_a_sleeper() {
-    let mut alone = Alone::begin();
+    let mut counts = Counts::begin();
     rounds(
         SLEEPY_ROUNDS,
-        until_asleep(&mut alone),
+        until_asleep(&mut counts),
         unlock_fair,
         Mutex::lock,
     );
@@ -220,4 +232,73 @@ fn after_a_fair_unlock_by_a_sleeper() {
 fn after_a_fair_unlock_by_who_gives_up_often() {
     let _alone = Alone::begin();
     rounds(ROUNDS, thread::yield_now, unlock_fair, insist);
+}
+
+/// Makes an interruption of the calling thread, by a signal, last for longer
+/// than its heir needs to free the mutex. Returns what interrupts it.
+fn interruptible() -> impl Fn() + Send {
+    extern "C" fn dally(_: libc::c_int) {
+        (0..400).for_each(|_| hint::spin_loop());
+    }
+    // SAFETY: the handler, of the type that SA_SIGINFO's absence asks for,
+    // touches nothing; zero bytes are a valid sigaction without flags.
+    let error = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = dally as *const () as libc::sighandler_t;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGUSR1, &raw const action, ptr::null_mut())
+    };
+    assert_eq!(error, 0);
+    // SAFETY: it has no conditions.
+    let me = unsafe { libc::pthread_self() };
+    move || {
+        // SAFETY: the thread waits for whoever calls this.
+        unsafe { libc::pthread_kill(me, libc::SIGUSR1) };
+    }
+}
+
+/// Rounds in which the owner is interrupted about when it unlocks: if that is
+/// just after the release, the heir has freed the mutex before the owner goes
+/// on. If it is just before, a restartable sequence has to start over.
+fn interrupted_rounds(unlock: impl Fn(&Mutex), attempt: impl Fn(&Mutex) -> bool + Send) {
+    let _alone = Alone::begin();
+    let interrupt = interruptible();
+    let coming = &AtomicBool::new(false);
+    let mut pauses = 0;
+    let ready = || {
+        while !coming.swap(false, Relaxed) {
+            thread::yield_now();
+        }
+        // The interruption is on its way: this sweeps over where it meets us.
+        pauses = (pauses + 37) % 1024;
+        (0..pauses).for_each(|_| hint::spin_loop());
+    };
+    rounds(ROUNDS, ready, unlock, move |mutex| {
+        coming.store(true, Relaxed);
+        loop {
+            interrupt();
+            let end = Linux::after(20_000);
+            while !Linux::passed(end) {
+                if attempt(mutex) {
+                    return;
+                }
+            }
+            thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn after_an_unlock_that_is_interrupted() {
+    interrupted_rounds(unlock, Mutex::try_lock);
+}
+
+#[test]
+fn after_an_unlock_that_is_interrupted_while_it_wakes() {
+    interrupted_rounds(unlock, |mutex| mutex.lock_until(Linux::after(1_000)));
+}
+
+#[test]
+fn after_a_fair_unlock_that_is_interrupted() {
+    interrupted_rounds(unlock_fair, |mutex| mutex.lock_until(Linux::after(1_000)));
 }

@@ -4,6 +4,8 @@
 mod alone;
 #[path = "support/counter.rs"]
 mod counter;
+#[path = "support/counts.rs"]
+mod counts;
 
 use std::{
     mem::MaybeUninit,
@@ -15,6 +17,7 @@ use std::{
 
 use alone::Alone;
 use counter::Counter;
+use counts::Counts;
 use lockyard_core::{Deadline, Event, Platform, RawMutex, osq};
 use lockyard_linux::Linux;
 
@@ -155,7 +158,7 @@ fn a_deadline_in_the_past_takes_a_free_mutex_only() {
 
 #[test]
 fn a_sleeper_takes_the_mutex_before_its_deadline() {
-    let mut alone = Alone::begin();
+    let mut counts = Counts::begin();
     let mutex = Mutex::new();
     mutex.lock();
     thread::scope(|scope| {
@@ -163,7 +166,7 @@ fn a_sleeper_takes_the_mutex_before_its_deadline() {
             assert!(mutex.lock_until(NEVER));
             unlock(&mutex);
         });
-        alone.until(Event::Parked, 1);
+        counts.until(Event::Parked, 1);
         unlock(&mutex);
     });
     assert!(!mutex.is_locked());
@@ -202,19 +205,19 @@ fn the_owner_that_locks_until_a_deadline_waits_for_it() {
 
 /// Grows when a waiter falls asleep and when it gives up, which it may do
 /// without having slept.
-fn asleep_or_gone(alone: &mut Alone) -> u64 {
-    alone.seen(Event::Parked) + alone.seen(Event::Cancelled)
+fn asleep_or_gone(counts: &mut Counts) -> u64 {
+    counts.seen(Event::Parked) + counts.seen(Event::Cancelled)
 }
 
 /// Of three sleepers one gives up, and the others take the mutex all the same.
 fn sleepers_are_found_when_one_gives_up(quitter: usize) {
-    let mut alone = Alone::begin();
+    let mut counts = Counts::begin();
     let counter = &Counter::<osq::Event>::new();
     counter.mutex.lock();
     thread::scope(|scope| {
         let mut sleepers = Vec::new();
         for sleeper in 0..3 {
-            let before = asleep_or_gone(&mut alone);
+            let before = asleep_or_gone(&mut counts);
             sleepers.push(scope.spawn(move || {
                 if sleeper == quitter {
                     assert!(!counter.mutex.lock_until(Linux::after(20 * MILLISECOND)));
@@ -222,7 +225,7 @@ fn sleepers_are_found_when_one_gives_up(quitter: usize) {
                     counter.add();
                 }
             }));
-            while asleep_or_gone(&mut alone) == before {
+            while asleep_or_gone(&mut counts) == before {
                 thread::sleep(Duration::from_micros(50));
             }
         }
@@ -298,7 +301,7 @@ fn timeouts_and_locks_add_up_when_spinners_wait_for_events() {
 
 #[test]
 fn a_fair_unlock_hands_the_mutex_to_the_sleeper() {
-    let mut alone = Alone::begin();
+    let mut counts = Counts::begin();
     let mutex = &Mutex::new();
     mutex.lock();
     thread::scope(|scope| {
@@ -308,13 +311,13 @@ fn a_fair_unlock_hands_the_mutex_to_the_sleeper() {
             wait_for_check.recv().unwrap();
             unlock(mutex);
         });
-        alone.until(Event::Parked, 1);
+        counts.until(Event::Parked, 1);
         unlock_fair(mutex);
         assert!(!mutex.try_lock(), "the sleeper owns it already");
         assert!(mutex.is_locked() && !mutex.is_mine());
         checked.send(()).unwrap();
     });
-    assert!(alone.seen(Event::HandedOff) >= 1);
+    assert!(counts.seen(Event::HandedOff) >= 1);
     assert!(!mutex.is_locked());
 }
 
@@ -330,7 +333,7 @@ fn a_fair_unlock_without_waiters_frees_the_mutex() {
 #[test]
 fn fair_unlocks_serve_sleepers_in_their_order() {
     const SLEEPERS: u64 = 4;
-    let mut alone = Alone::begin();
+    let mut counts = Counts::begin();
     let mutex = &Mutex::new();
     let (came, order) = mpsc::channel();
     mutex.lock();
@@ -342,7 +345,7 @@ fn fair_unlocks_serve_sleepers_in_their_order() {
                 came.send(sleeper).unwrap();
                 unlock_fair(mutex);
             });
-            alone.until(Event::Parked, sleeper + 1);
+            counts.until(Event::Parked, sleeper + 1);
         }
         unlock_fair(mutex);
     });
@@ -354,7 +357,7 @@ fn fair_unlocks_serve_sleepers_in_their_order() {
 fn it_is_sixteen_bytes_of_zero() {
     let _alone = Alone::begin();
     assert_eq!(size_of::<Mutex>(), 16);
-    assert_eq!(align_of::<Mutex>(), 4);
+    assert_eq!(align_of::<Mutex>(), 8);
     // SAFETY: a mutex is made of integers, and zero ones are an unlocked one.
     let mutex: Mutex = unsafe { MaybeUninit::zeroed().assume_init() };
     assert!(!mutex.is_locked());
@@ -400,6 +403,30 @@ fn the_owner_that_locks_again_is_told_and_still_owns_it() {
     assert!(mutex.is_mine());
     unlock(&mutex);
     assert!(!mutex.is_locked());
+}
+
+/// What the owner did wrong must not have told its unlock that somebody comes.
+fn a_sleeper_is_woken_after(mistake: impl FnOnce(&Mutex)) {
+    let mut counts = Counts::begin();
+    let counter = Counter::<osq::Event>::new();
+    counter.mutex.lock();
+    thread::scope(|scope| {
+        scope.spawn(|| counter.add());
+        counts.until(Event::Parked, 1);
+        mistake(&counter.mutex);
+        counter.add_and_unlock();
+    });
+    assert_eq!(counter.total(), 2);
+}
+
+#[test]
+fn a_sleeper_is_woken_after_the_owner_waited_for_itself() {
+    a_sleeper_is_woken_after(|mutex| assert!(!mutex.lock_until(PAST)));
+}
+
+#[test]
+fn a_sleeper_is_woken_after_the_owner_was_told_of_a_deadlock() {
+    a_sleeper_is_woken_after(|mutex| drop(panic_of(|| mutex.lock())));
 }
 
 #[test]

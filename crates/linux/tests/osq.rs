@@ -1,11 +1,15 @@
 //! The spin queue on real threads.
 
+#[path = "support/alone.rs"]
+mod alone;
+
 use std::{
     cell::UnsafeCell,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
 };
 
+use alone::Alone;
 use lockyard_core::{
     Platform,
     osq::{Event, Osq, Poll, Wait},
@@ -61,7 +65,7 @@ impl<W: Wait<Linux>> Counter<W> {
 }
 
 fn no_update_is_lost<W: Wait<Linux>>() {
-    const ADDS: u64 = if EMULATED { 200 } else { 4_000 };
+    const ADDS: u64 = if EMULATED { 200 } else { 1_500 };
     for threads in 2..=8 {
         let counter = Counter::<W>::new();
         thread::scope(|scope| {
@@ -77,7 +81,7 @@ fn no_update_is_lost<W: Wait<Linux>>() {
 /// its end and in its middle, and the numbers of those that have left for good
 /// come back.
 fn spinners_may_leave<W: Wait<Linux>>() {
-    const ROUNDS: u64 = if EMULATED { 5 } else { 60 };
+    const ROUNDS: u64 = if EMULATED { 5 } else { 30 };
     const THREADS: u64 = 16;
     const ADDS: u64 = 30;
     let counter = Counter::<W>::new();
@@ -101,20 +105,24 @@ fn spinners_may_leave<W: Wait<Linux>>() {
 
 #[test]
 fn no_update_is_lost_by_pollers() {
+    let _alone = Alone::begin();
     no_update_is_lost::<Poll>();
 }
 
 #[test]
 fn no_update_is_lost_by_waiters_for_events() {
+    let _alone = Alone::begin();
     no_update_is_lost::<Event>();
 }
 
 #[test]
 fn short_lived_pollers_may_leave() {
+    let _alone = Alone::begin();
     spinners_may_leave::<Poll>();
 }
 
 #[test]
 fn short_lived_waiters_for_events_may_leave() {
+    let _alone = Alone::begin();
     spinners_may_leave::<Event>();
 }

@@ -1,21 +1,26 @@
 //! Real-time threads on the CPU of ordinary ones: who spins for what an
 //! ordinary thread of its CPU must do spins for ever.
 
+#[path = "support/alone.rs"]
+mod alone;
 #[path = "support/counter.rs"]
 mod counter;
 
 use std::{
     io,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::Duration,
 };
 
+use alone::Alone;
 use counter::Counter;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use lockyard_core::{Platform, osq};
+use lockyard_linux::Linux;
+use rustix::{
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+    time::{ClockId, clock_gettime},
+};
 
 /// aarch64 is tested in an emulator.
 const ROUNDS: u64 = if cfg!(target_arch = "aarch64") {
@@ -23,31 +28,6 @@ const ROUNDS: u64 = if cfg!(target_arch = "aarch64") {
 } else {
     200
 };
-
-/// Ends the process when it is not dropped in time, even if no ordinary thread
-/// gets a CPU.
-struct Watchdog {
-    _turn: MutexGuard<'static, ()>,
-}
-
-impl Watchdog {
-    const SECONDS: u32 = 60;
-
-    fn start() -> Self {
-        static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: setting an alarm has no conditions.
-        unsafe { libc::alarm(Self::SECONDS) };
-        Self { _turn: turn }
-    }
-}
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        // SAFETY: as above.
-        unsafe { libc::alarm(0) };
-    }
-}
 
 /// Makes the calling thread a real-time one; `false` if it may not.
 fn become_realtime() -> bool {
@@ -83,13 +63,27 @@ fn pin() {
     sched_setaffinity(None, &one).unwrap();
 }
 
+/// Adds 1, as a real-time thread. Whoever spins for what never comes does so
+/// until the kernel lets ordinary threads run after most of a second.
+fn add_in_time(counter: &Counter) {
+    let began = cpu_time();
+    counter.add();
+    let spent = cpu_time() - began;
+    assert!(spent < Duration::from_millis(300), "{spent:?} on a CPU");
+}
+
+/// How long the calling thread has been on a CPU.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
+}
+
 #[test]
 fn a_realtime_thread_waits_for_an_ordinary_owner_on_its_cpu() {
     if !is_possible() {
         return;
     }
-    let _watchdog = Watchdog::start();
-    let counter = &Counter::<lockyard_core::osq::Event>::new();
+    let _alone = Alone::begin();
+    let counter = &Counter::<osq::Event>::new();
     thread::scope(|scope| {
         scope.spawn(|| {
             pin();
@@ -100,7 +94,7 @@ fn a_realtime_thread_waits_for_an_ordinary_owner_on_its_cpu() {
                     scope.spawn(|| {
                         assert!(become_realtime());
                         coming.store(true, Relaxed);
-                        counter.add();
+                        add_in_time(counter);
                     });
                     while !coming.load(Relaxed) {
                         thread::yield_now();
@@ -121,8 +115,8 @@ fn a_realtime_thread_preempts_ordinary_ones_wherever_they_are() {
     if !is_possible() {
         return;
     }
-    let _watchdog = Watchdog::start();
-    let counter = &Counter::<lockyard_core::osq::Event>::new();
+    let _alone = Alone::begin();
+    let counter = &Counter::<osq::Event>::new();
     let stop = &AtomicBool::new(false);
     let total: u64 = thread::scope(|scope| {
         let pinned = scope.spawn(|| {
@@ -131,11 +125,13 @@ fn a_realtime_thread_preempts_ordinary_ones_wherever_they_are() {
                 let ordinary = [(); ORDINARY].map(|()| {
                     scope.spawn(|| {
                         let mut adds = 0;
+                        // Held for long and given up soon: so they are in the
+                        // mutex's queue most of the time, on the way in or out.
                         while !stop.load(Relaxed) {
-                            counter.add();
-                            adds += 1;
-                            if adds % 64 == 0 {
+                            if counter.mutex.lock_until(Linux::after(1_000)) {
                                 thread::yield_now();
+                                counter.add_and_unlock();
+                                adds += 1;
                             }
                         }
                         adds
@@ -147,7 +143,7 @@ fn a_realtime_thread_preempts_ordinary_ones_wherever_they_are() {
                         for i in 0..2 * ROUNDS {
                             // 30 to 130 µs: no step of the ordinary threads is safe.
                             thread::sleep(Duration::from_nanos(30_000 + i * 7_919 % 100_000));
-                            counter.add();
+                            add_in_time(counter);
                         }
                     })
                 }) {

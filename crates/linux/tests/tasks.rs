@@ -4,11 +4,14 @@
 mod alone;
 #[path = "support/counter.rs"]
 mod counter;
+#[path = "support/counts.rs"]
+mod counts;
 
 use std::{collections::HashSet, ffi::c_void, ptr, sync::OnceLock, thread};
 
 use alone::Alone;
 use counter::Counter;
+use counts::Counts;
 use lockyard_core::{Event, Platform};
 use lockyard_linux::Linux;
 
@@ -80,10 +83,8 @@ fn c_destructors_lock_again_and_again() {
     fn arm(calls: usize) {
         let value = ptr::without_provenance(calls);
         // SAFETY: the key exists and is never deleted; the value is a number.
-        assert_eq!(
-            unsafe { libc::pthread_setspecific(KEY.get().copied().unwrap(), value) },
-            0
-        );
+        let error = unsafe { libc::pthread_setspecific(*KEY.get().unwrap(), value) };
+        assert_eq!(error, 0);
     }
 
     extern "C" fn destroy(value: *mut c_void) {
@@ -99,10 +100,8 @@ fn c_destructors_lock_again_and_again() {
     let mut key = 0;
     // SAFETY: `key` is writable, and the destructor is a function of this
     // program.
-    assert_eq!(
-        unsafe { libc::pthread_key_create(&raw mut key, Some(destroy)) },
-        0
-    );
+    let error = unsafe { libc::pthread_key_create(&raw mut key, Some(destroy)) };
+    assert_eq!(error, 0);
     KEY.set(key).unwrap();
 
     in_rounds_of_threads(ROUNDS, THREADS, || {
@@ -139,7 +138,7 @@ fn thousands_of_threads_wait_for_one_mutex() {
     const THREADS: u64 = if EMULATED { 256 } else { 4_096 };
     const ADDS: u64 = 3;
     static COUNTER: Counter = Counter::new();
-    let mut alone = Alone::begin();
+    let mut counts = Counts::begin();
     COUNTER.mutex.lock();
     let threads: Vec<_> = (0..THREADS)
         .map_while(|_| {
@@ -152,7 +151,7 @@ fn thousands_of_threads_wait_for_one_mutex() {
     if (threads.len() as u64) < THREADS {
         eprintln!("only {} threads: more are not to be had", threads.len());
     }
-    alone.until(Event::Parked, threads.len() as u64);
+    counts.until(Event::Parked, threads.len() as u64);
     COUNTER.add_and_unlock();
     let expected = 1 + threads.len() as u64 * ADDS;
     for thread in threads {
@@ -164,7 +163,7 @@ fn thousands_of_threads_wait_for_one_mutex() {
 #[test]
 fn a_mutex_whose_owner_has_ended_times_out() {
     static COUNTER: Counter = Counter::new();
-    let mut alone = Alone::begin();
+    let mut counts = Counts::begin();
     let me = Linux::me();
     let late = thread::spawn(|| {
         COUNTER.mutex.lock();
@@ -182,6 +181,6 @@ fn a_mutex_whose_owner_has_ended_times_out() {
     for thread in threads {
         thread.join().unwrap();
     }
-    assert!(alone.seen(Event::Cancelled) >= 1);
+    assert!(counts.seen(Event::Cancelled) >= 1);
     assert!(COUNTER.mutex.is_locked() && !COUNTER.mutex.is_mine());
 }

@@ -12,27 +12,35 @@ pub fn check(source: &Source) -> Vec<Finding> {
     if !source.path.starts_with(CORE) || source.path == "crates/core/src/platform.rs" {
         return Vec::new();
     }
-    let mut findings = Vec::new();
-    let mut in_import = false;
-    for (at, token) in source.tokens.iter().enumerate() {
-        match token.text.as_str() {
-            "use" => in_import = !source.has(at + 1, &["<"]),
-            ";" => in_import = false,
-            _ => {}
-        }
-        if in_import || token.test || !is_ordering(source, at) {
-            continue;
-        }
-        if !has_label(&source.comments(token.at)) {
+    sites(source)
+        .map(|at| &source.tokens[at])
+        .filter(|token| labels(&source.comments(token.at)).next().is_none())
+        .map(|token| {
             let message = format!(
                 "`{}` names no pair: write its label, such as (A), on the line or directly above \
                  the statement, and the same label at the other half",
                 token.text
             );
-            findings.push(Finding::new(&source.path, token.at.line, message));
-        }
-    }
-    findings
+            Finding::new(&source.path, token.at.line, message)
+        })
+        .collect()
+}
+
+/// The tokens that are orderings which order, but for those of tests.
+pub fn sites(source: &Source) -> impl Iterator<Item = usize> {
+    let mut in_import = false;
+    source
+        .tokens
+        .iter()
+        .enumerate()
+        .filter_map(move |(at, token)| {
+            match token.text.as_str() {
+                "use" => in_import = !source.has(at + 1, &["<"]),
+                ";" => in_import = false,
+                _ => {}
+            }
+            (!in_import && !token.test && is_ordering(source, at)).then_some(at)
+        })
 }
 
 /// Whether the token is an ordering that orders, by its full name or alone.
@@ -42,15 +50,12 @@ fn is_ordering(source: &Source, at: usize) -> bool {
     ORDERINGS.contains(&source.tokens[at].text.as_str()) && (alone || in_full)
 }
 
-/// Whether a text has a label: one capital letter and maybe digits, in
-/// parentheses.
-fn has_label(text: &str) -> bool {
-    text.split('(').skip(1).any(|rest| {
-        rest.split_once(')').is_some_and(|(label, _)| {
-            label
-                .strip_prefix(|c: char| c.is_ascii_uppercase())
-                .is_some_and(|number| number.bytes().all(|c| c.is_ascii_digit()))
-        })
+/// The labels in a text: a capital letter and maybe digits, in parentheses.
+pub fn labels(text: &str) -> impl Iterator<Item = &str> {
+    text.split('(').skip(1).filter_map(|rest| {
+        let (label, _) = rest.split_once(')')?;
+        let number = label.strip_prefix(|c: char| c.is_ascii_uppercase())?;
+        number.bytes().all(|c| c.is_ascii_digit()).then_some(label)
     })
 }
 
@@ -118,8 +123,10 @@ mod tests {
     }
 
     #[test]
-    fn labels() {
-        assert!(has_label("pairs with (A)") && has_label("(B2), see f()") && has_label("((C1)"));
-        assert!(!has_label("(a)") && !has_label("(AB)") && !has_label("A1") && !has_label("()"));
+    fn a_label_is_a_capital_and_digits() {
+        let found = |text| labels(text).collect::<Vec<_>>();
+        assert_eq!(found("pairs with (A), then (B2), see f()"), ["A", "B2"]);
+        assert_eq!(found("((C1)"), ["C1"]);
+        assert!(found("(a) (AB) A1 ()").is_empty());
     }
 }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 
 use crate::{
     fiber::{Fiber, Stop},
-    memory::{Clock, Memory, Ordering, THREADS},
+    memory::{Clock, Memory, THREADS},
     op::{Answer, Op, Question, Request},
     timeline::Timeline,
     trail::{Set, Situation, Trail},

@@ -5,7 +5,7 @@ use std::ops::ControlFlow::Continue;
 
 use super::{Execution, Flow, Mode, SETUP, Step};
 use crate::{
-    memory::{Clock, Ordering, THREADS},
+    memory::{Clock, Ordering, Store, THREADS},
     op::{Answer, Op},
     trail::Set,
 };
@@ -282,11 +282,12 @@ impl Execution<'_> {
     pub(super) fn perform(&mut self, thread: usize, op: Op, option: u16) -> Flow<Answer> {
         self.describe(thread, op, option);
         let step = (thread != SETUP).then_some(self.steps.len());
+        let storing = |value, order| Store { value, order, step };
         let memory = &mut self.memory;
         let result = match op {
             Op::Load { word, order } => memory.load(thread, word, option, order).map(Answer::Value),
             Op::Store { word, value, order } => memory
-                .store(thread, word, option, value, order, step)
+                .store(thread, word, option, storing(value, order))
                 .map(|()| Answer::Done),
             Op::Update {
                 word,
@@ -295,7 +296,7 @@ impl Execution<'_> {
                 err,
             } => match update.apply(memory.message(word, option).value) {
                 Some(new) => memory
-                    .exchange(thread, word, option, new, order, step)
+                    .exchange(thread, word, option, storing(new, order))
                     .map(Answer::Value),
                 None => memory.load(thread, word, option, err).map(Answer::Failed),
             },
@@ -318,7 +319,7 @@ impl Execution<'_> {
                         .collect();
                     let place = self.trail.pick(&places, &places);
                     memory
-                        .store_tested(thread, word, place, value, step)
+                        .store_tested(thread, word, place, storing(value, Ordering::Release))
                         .map(|()| Answer::Bool(true))
                 }
             },
@@ -352,14 +353,14 @@ impl Execution<'_> {
                         Ok(Answer::Bool(false))
                     }
                     token => memory
-                        .exchange(thread, state.token, token, 0, Ordering::Acquire, step)
+                        .exchange(thread, state.token, token, storing(0, Ordering::Acquire))
                         .map(|_| Answer::Bool(false)),
                 }
             }
             Op::Unpark { thread: other } => {
                 let token = self.threads[other].token;
                 memory
-                    .exchange(thread, token, option, 1, Ordering::Release, step)
+                    .exchange(thread, token, option, storing(1, Ordering::Release))
                     .map(|_| Answer::Done)
             }
         };

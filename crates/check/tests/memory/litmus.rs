@@ -23,7 +23,7 @@ fn outcomes(program: &[&[Instr]]) -> BTreeSet<Outcome> {
     let program: Program = program.iter().map(|thread| thread.to_vec()).collect();
     let (reached, report) = explore(&EVERYTHING, &program);
     assert_eq!(reached, axioms::allowed(&program), "{program:?}");
-    let (unreduced, _) = explore(&EVERYTHING.clone().preemptions(Some(u32::MAX)), &program);
+    let (unreduced, _) = explore(&EVERYTHING.preemptions(Some(u32::MAX)), &program);
     assert_eq!(reached, unreduced, "{program:?}");
     assert!(!report.truncated);
     reached

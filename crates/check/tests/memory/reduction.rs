@@ -160,7 +160,7 @@ fn nothing_is_lost() {
             program.push(steps);
         }
         let program = Rc::new(program);
-        let (without, count) = explore(&explorer.clone().preemptions(Some(u32::MAX)), &program);
+        let (without, count) = explore(&explorer.preemptions(Some(u32::MAX)), &program);
         let Some(count) = count else { continue };
         let (with, fewer) = explore(&explorer, &program);
         assert_eq!(with, without, "{program:?}");

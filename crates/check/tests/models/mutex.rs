@@ -98,6 +98,35 @@ fn three_tasks_at_random() {
     }
 }
 
+/// Three tasks that lock, lock fairly, and give up, each twice.
+#[test]
+#[ignore = "takes long"]
+fn three_tasks_of_all_kinds() {
+    for seed in 0..100 {
+        let explorer = Explorer::new().whims(4);
+        for explorer in [explorer, explorer.polling()] {
+            for explorer in [
+                explorer.random(seed, 5_000),
+                explorer.pct(seed, 2, 5_000),
+                explorer.pct(seed, 5, 5_000),
+            ] {
+                explore("mutex of 3, all kinds", &explorer, &[], || {
+                    let kinds: [fn(&Guarded); 3] = [Guarded::lock_work_unlock, fair, until];
+                    let guarded = Guarded::new();
+                    for task in 0..3 {
+                        let guarded = Rc::clone(&guarded);
+                        spawn(move || {
+                            kinds[task](&guarded);
+                            kinds[(task + 1) % 3](&guarded);
+                        });
+                    }
+                    afterwards(move || assert!(!guarded.mutex.is_locked()));
+                });
+            }
+        }
+    }
+}
+
 fn fair(guarded: &Guarded) {
     guarded.mutex.lock();
     guarded.work();

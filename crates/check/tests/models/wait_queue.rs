@@ -7,9 +7,12 @@ use lockyard_core::{Event, Platform, TaskId};
 
 use crate::{DEADLINE, explore, guarded::Guarded};
 
+/// What a task does behind the owner.
+type Work = fn(&Guarded);
+
 /// The first task takes the mutex, then lets the others want it: each does what
 /// it is given, with so many whims.
-fn behind_an_owner(others: &[(u32, fn(&Guarded))]) {
+fn behind_an_owner(others: &[(u32, Work)]) {
     let guarded = Guarded::new();
     let owner = Rc::clone(&guarded);
     let count = others.len() as u32;
@@ -61,9 +64,14 @@ fn cancel_before_another() {
     let events = [Event::Cancelled, Event::WokeFirst, Event::Parked];
     for changes in 1..=3 {
         let explorer = EXPLORER.pct(1, changes, 20_000);
-        explore("wait queue, cancel before another", &explorer, &events, || {
-            behind_an_owner(&[(0, leave), (1, Guarded::lock_work_unlock)]);
-        });
+        explore(
+            "wait queue, cancel before another",
+            &explorer,
+            &events,
+            || {
+                behind_an_owner(&[(0, leave), (1, Guarded::lock_work_unlock)]);
+            },
+        );
     }
 }
 
@@ -71,7 +79,31 @@ fn cancel_before_another() {
 #[test]
 fn two_cancel() {
     let explorer = EXPLORER.pct(1, 3, 20_000);
-    explore("wait queue, two cancel", &explorer, &[Event::Cancelled], || {
-        behind_an_owner(&[(0, leave), (0, leave)]);
-    });
+    explore(
+        "wait queue, two cancel",
+        &explorer,
+        &[Event::Cancelled],
+        || {
+            behind_an_owner(&[(0, leave), (0, leave)]);
+        },
+    );
+}
+
+/// A spinner takes its promise back, while the owner unlocks and another task
+/// sleeps. Too many executions to see them all.
+#[test]
+fn a_broken_promise() {
+    let events = [Event::WokeFirst, Event::Parked];
+    for changes in 1..=3 {
+        let explorer = EXPLORER.pct(1, changes, 20_000);
+        explore(
+            "wait queue, a promise taken back",
+            &explorer,
+            &events,
+            || {
+                let lock = Guarded::lock_work_unlock;
+                behind_an_owner(&[(2, lock), (1, lock)]);
+            },
+        );
+    }
 }

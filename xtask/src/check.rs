@@ -1,0 +1,18 @@
+//! Runs the models with their reports.
+
+use std::{path::Path, process::Command};
+
+use anyhow::Context;
+
+/// Runs the models of the locks, with `full` also the long ones; each prints
+/// how many executions it took. Returns whether all passed.
+pub fn run(root: &Path, full: bool) -> anyhow::Result<bool> {
+    let args = "test --package lockyard-check --release --test models -- --nocapture";
+    let status = Command::new("cargo")
+        .args(args.split(' '))
+        .args(full.then_some("--include-ignored"))
+        .current_dir(root)
+        .status()
+        .context("cannot start cargo")?;
+    Ok(status.success())
+}

@@ -1,0 +1,10 @@
+//! Variants of the locks: the workspace with a change to `crates/core`, under
+//! the models.
+
+mod code;
+mod models;
+mod tree;
+
+pub use code::Code;
+pub use models::{Catch, Models, Verdict};
+pub use tree::Tree;

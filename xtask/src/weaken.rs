@@ -1,0 +1,154 @@
+//! Weakens the orderings of a lock one by one, and asks the models whether
+//! they notice.
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::Context;
+use clap::ValueEnum;
+
+use crate::variants::{Models, Tree, Verdict};
+
+mod sites;
+mod survivors;
+
+use sites::Weakening;
+
+/// A lock whose orderings can be weakened.
+#[derive(Clone, Copy, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Lock {
+    /// The spin queue
+    Osq,
+    /// The mutex
+    Mutex,
+    /// The gate of a wait queue
+    Gate,
+    /// The queue of sleeping waiters
+    WaitQueue,
+    /// The condition variable
+    Condvar,
+}
+
+impl Lock {
+    /// The module of its models.
+    fn models(self) -> &'static str {
+        match self {
+            Lock::Osq => "osq::",
+            Lock::Mutex => "mutex::",
+            Lock::Gate => "gate::",
+            Lock::WaitQueue => "wait_queue::",
+            Lock::Condvar => "condvar::",
+        }
+    }
+
+    /// Its files, from crates/core/src.
+    fn files(self) -> &'static [&'static str] {
+        match self {
+            Lock::Osq => &["osq.rs"],
+            Lock::Mutex => &["mutex.rs", "mutex/spin.rs"],
+            Lock::Gate => &["gate.rs"],
+            Lock::WaitQueue => &["wait_queue.rs"],
+            Lock::Condvar => &["condvar.rs"],
+        }
+    }
+}
+
+/// Weakens each site of a lock, prints what the models say, and compares that
+/// with the list of survivors. Returns whether they agree.
+pub fn run(root: &Path, lock: Lock) -> anyhow::Result<bool> {
+    let survivors = survivors::read(root)?;
+    let mut tree = Tree::new(root)?;
+    let mut tally = Tally::default();
+    let mut seen = Vec::new();
+    for file in lock.files() {
+        let text = tree.core(file)?.to_owned();
+        for weakening in sites::find(file, &text)? {
+            let verdict = judge(&mut tree, lock, &text, &weakening)?;
+            let site = &weakening.site;
+            let listed = survivors.iter().any(|survivor| survivor.site == *site);
+            println!(
+                "{:30} {:34} {}",
+                format!("{file}:{} {}", weakening.line, site.function),
+                format!("({}) {}", site.label, site.change),
+                tally.note(&verdict, listed)
+            );
+            seen.push(weakening.site);
+        }
+    }
+    for survivor in &survivors {
+        let ours = lock.files().contains(&survivor.site.file.as_str());
+        if ours && !seen.contains(&survivor.site) {
+            tally.wrong += 1;
+            println!(
+                "{} lists what is not there: {:?}",
+                survivors::LIST,
+                survivor.site
+            );
+        }
+    }
+    println!(
+        "weaken: {} caught, {} survive, {} wrong",
+        tally.caught, tally.survive, tally.wrong
+    );
+    Ok(tally.wrong == 0)
+}
+
+/// Runs the lock's models, and when they pass, all the others.
+fn judge(
+    tree: &mut Tree,
+    lock: Lock,
+    text: &str,
+    weakening: &Weakening,
+) -> anyhow::Result<Verdict> {
+    let Weakening { site, range, .. } = weakening;
+    let mut text = text.to_owned();
+    text.replace_range(range.clone(), weakening.with);
+    tree.change(&BTreeMap::from([(site.file.clone(), text)]))?;
+    let models = Models::build(tree).with_context(|| format!("{site:?}"))?;
+    let names = models.names().iter().map(String::as_str);
+    let (own, others): (Vec<&str>, Vec<&str>) =
+        names.partition(|name| name.starts_with(lock.models()));
+    Ok(match models.run(&own)? {
+        Verdict::Passed => models.run(&others)?,
+        verdict => verdict,
+    })
+}
+
+#[derive(Default)]
+struct Tally {
+    caught: u32,
+    survive: u32,
+    wrong: u32,
+}
+
+impl Tally {
+    /// Counts a verdict and says it in words.
+    fn note(&mut self, verdict: &Verdict, listed: bool) -> String {
+        let caught = matches!(verdict, Verdict::Caught(_));
+        let count = if caught {
+            &mut self.caught
+        } else {
+            &mut self.survive
+        };
+        *count += 1;
+        let mut words = match verdict {
+            Verdict::Caught(catch) => {
+                format!(
+                    "{} in execution {}: {}",
+                    catch.model, catch.execution, catch.what
+                )
+            }
+            Verdict::Passed => "survives".to_owned(),
+            Verdict::TimedOut(late) => format!("timed out: {}", late.join(", ")),
+        };
+        if caught == listed {
+            self.wrong += 1;
+            words += if listed {
+                " -- WRONG: listed as surviving"
+            } else {
+                " -- WRONG: not listed"
+            };
+        }
+        words
+    }
+}
