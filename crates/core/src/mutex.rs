@@ -191,6 +191,9 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
         let me = P::me();
+        if self.is_mine() {
+            return self.wait_for_myself(me, deadline);
+        }
         let look = P::pace();
         let mut promise = Promise::None;
         look == Look::Poll && self.body.glance(me, &mut promise)
@@ -205,9 +208,6 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         promise: Promise,
         deadline: Option<Deadline>,
     ) -> bool {
-        if self.is_mine() {
-            return self.wait_for_myself(me, deadline);
-        }
         let mut spun = self.spin(me, look, promise, deadline);
         for _ in 1..SPINS {
             let Spun::OwnerOff(owner) = spun else { break };
@@ -218,6 +218,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     }
 
     /// The owner locks again: that ends at the deadline, or is a deadlock.
+    #[cold]
     fn wait_for_myself(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
         assert!(
             deadline.is_some(),

@@ -163,6 +163,24 @@ fn deadlines() {
     });
 }
 
+/// An owner that locks again makes no promise that it cannot keep.
+#[test]
+fn an_owner_that_waits_for_itself() {
+    let explorer = Explorer::new().whims(1).polling();
+    let events = [Event::WokeFirst];
+    explore("mutex, owner twice", &explorer, &events, || {
+        let guarded = Guarded::new();
+        let other = guarded.clone();
+        spawn(move || {
+            guarded.mutex.lock();
+            assert!(!guarded.mutex.lock_until(DEADLINE));
+            guarded.work();
+            guarded.unlock();
+        });
+        spawn(move || other.lock_work_unlock());
+    });
+}
+
 /// The heir reaches its deadline when the mutex is handed to it.
 #[test]
 fn an_heir_that_times_out() {
