@@ -166,7 +166,7 @@ fn deadlines() {
 /// An owner that locks again makes no promise that it cannot keep.
 #[test]
 fn an_owner_that_waits_for_itself() {
-    let explorer = Explorer::new().whims(1).polling();
+    let explorer = Explorer::new().whims(4).polling();
     let events = [Event::WokeFirst];
     explore("mutex, owner twice", &explorer, &events, || {
         let guarded = Guarded::new();
