@@ -10,12 +10,14 @@
 
 use std::{
     cell::Cell,
-    ptr,
+    hint, ptr,
     sync::atomic::{
         AtomicBool, AtomicU32,
         Ordering::{Acquire, Release, SeqCst},
         fence,
     },
+    thread,
+    time::Duration,
 };
 
 use rustix::thread::{MembarrierCommand, membarrier};
@@ -102,8 +104,10 @@ fn announced_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected:
 /// [`lockyard_core::Platform::quiesce`].
 pub fn quiesce() {
     if RESTARTING.load(SeqCst) {
-        membarrier(MembarrierCommand::PrivateExpeditedRseq)
-            .expect("a registered membarrier does not fail");
+        // Registered, it fails only where the kernel is out of memory.
+        while membarrier(MembarrierCommand::PrivateExpeditedRseq).is_err() {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
     fence(SeqCst); // (R1)
     if ANNOUNCING.load(SeqCst) {
@@ -118,10 +122,10 @@ fn wait_for_announced() {
         while seen & 1 == 1 && record.inside.load(Acquire) == seen {
             looks += 1;
             if looks < 1000 {
-                std::hint::spin_loop();
+                hint::spin_loop();
             } else {
                 // It was preempted inside: let it run.
-                std::thread::sleep(std::time::Duration::from_micros(50));
+                thread::sleep(Duration::from_micros(50));
             }
         }
     }

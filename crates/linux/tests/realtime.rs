@@ -137,19 +137,20 @@ fn a_realtime_thread_preempts_ordinary_ones_wherever_they_are() {
                         adds
                     })
                 });
-                for realtime in [(); 2].map(|()| {
-                    scope.spawn(|| {
-                        assert!(become_realtime());
-                        for i in 0..2 * ROUNDS {
-                            // 30 to 130 µs: no step of the ordinary threads is safe.
-                            thread::sleep(Duration::from_nanos(30_000 + i * 7_919 % 100_000));
-                            add_in_time(counter);
-                        }
+                let realtime = [(); 2]
+                    .map(|()| {
+                        scope.spawn(|| {
+                            assert!(become_realtime());
+                            for i in 0..2 * ROUNDS {
+                                // 30 to 130 µs: no step of the ordinary threads is safe.
+                                thread::sleep(Duration::from_nanos(30_000 + i * 7_919 % 100_000));
+                                add_in_time(counter);
+                            }
+                        })
                     })
-                }) {
-                    realtime.join().unwrap();
-                }
+                    .map(|realtime| realtime.join());
                 stop.store(true, Relaxed);
+                assert!(realtime.iter().all(Result::is_ok));
                 ordinary
                     .into_iter()
                     .map(|thread| thread.join().unwrap())

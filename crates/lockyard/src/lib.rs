@@ -94,3 +94,7 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 /// waiter.join().unwrap();
 /// ```
 pub type Condvar = lock_api::Condvar<lockyard_core::Condvar<Linux>>;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

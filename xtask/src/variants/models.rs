@@ -91,7 +91,9 @@ impl Models {
 
     fn command(&self) -> Command {
         let mut command = Command::new(&self.binary);
-        command.current_dir(&self.directory);
+        command
+            .current_dir(&self.directory)
+            .env("RUST_BACKTRACE", "0");
         command
     }
 
@@ -197,11 +199,13 @@ fn executable(message: &str) -> Option<PathBuf> {
     message["executable"].as_str().map(PathBuf::from)
 }
 
-/// Which execution failed, and how, as a failure of the checker is printed.
+/// Which execution failed, and how, as a failure of the checker is printed: the
+/// last panic is the one of the test.
 fn failure(said: &str) -> Option<(u64, String)> {
     let (before, after) = said.split_once("\nin execution ")?;
     let (number, _) = after.split_once(':')?;
-    let what = before.lines().next_back()?;
+    let (_, panic) = before.rsplit_once(" panicked at ")?;
+    let what = panic.lines().nth(1)?;
     Some((number.parse().ok()?, what.to_owned()))
 }
 
@@ -213,6 +217,8 @@ mod tests {
     fn a_failure_is_read() {
         let said = "\nthread 'a::b' (7) panicked at main.rs:9:3:\na model: deadlock\nin execution 12:\n1 lock\nreplay: 3\n";
         assert_eq!(failure(said), Some((12, "a model: deadlock".to_owned())));
+        let said = "thread 'a' panicked at a.rs:1:1:\nx\nthread 'a' panicked at main.rs:9:3:\na model: unequal\n left: 1\nright: 2\nin execution 3:\n";
+        assert_eq!(failure(said), Some((3, "a model: unequal".to_owned())));
         assert_eq!(failure("a model did not reach Parked"), None);
     }
 
