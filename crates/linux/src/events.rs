@@ -20,7 +20,7 @@ pub fn take() -> impl Iterator<Item = (Event, u64)> {
         .map(|event| (event, COUNTS[event as usize].swap(0, Relaxed)))
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn count(event: Event) {
     if ON.load(Relaxed) {
         COUNTS[event as usize].fetch_add(1, Relaxed);

@@ -51,6 +51,7 @@ impl Platform for Linux {
     fn took() {
         pace::took();
     }
+    #[inline(always)]
     fn pace() -> Look {
         pace::look()
     }
@@ -60,6 +61,7 @@ impl Platform for Linux {
     fn need_resched() -> bool {
         spin::need_resched()
     }
+    #[inline]
     fn spin_until(
         word: &AtomicU32,
         order: Ordering,
@@ -97,7 +99,7 @@ impl Platform for Linux {
     fn passed(deadline: Deadline) -> bool {
         clock::monotonic_ns() >= deadline.0
     }
-    #[inline]
+    #[inline(always)]
     fn event(event: Event) {
         if event == Event::SpinAcquired {
             pace::acquired();

@@ -29,26 +29,25 @@ const MEASURED: u32 = 16;
 const LONGEST_NS: u64 = 5_000;
 
 struct Pace {
-    /// How to look.
-    look: Cell<Look>,
-    /// Spins until the next one that is measured.
-    left: Cell<u32>,
-    /// Whether this spin is measured.
-    measure: Cell<bool>,
     /// When the last measured spin took its lock, in cycles, and `TOOK` then.
     since: Cell<Option<(u64, u32)>>,
     /// The mean period, in nanoseconds.
     period: Cell<u64>,
 }
 
+// What every spin uses stands alone, so that a hand-over pays for no more than
+// a load and a store.
 thread_local! {
     /// Locks that the thread has taken.
     static TOOK: Cell<u32> = const { Cell::new(0) };
+    /// How to look.
+    static LOOK: Cell<Look> = const { Cell::new(Look::Poll) };
+    /// Spins until the next one that is measured.
+    static LEFT: Cell<u32> = const { Cell::new(MEASURED) };
+    /// Whether this spin is measured.
+    static MEASURE: Cell<bool> = const { Cell::new(false) };
     static PACE: Pace = const {
         Pace {
-            look: Cell::new(Look::Poll),
-            left: Cell::new(MEASURED),
-            measure: Cell::new(false),
             since: Cell::new(None),
             period: Cell::new(LONGEST_NS),
         }
@@ -62,47 +61,50 @@ pub fn took() {
 }
 
 /// The thread is about to spin: how it should look.
-#[inline]
+#[inline(always)]
 pub fn look() -> Look {
-    PACE.with(|pace| {
-        match pace.left.get() {
-            0 => pace.measure(),
-            left => pace.left.set(left - 1),
-        }
-        pace.look.get()
-    })
+    match LEFT.get() {
+        0 => PACE.with(Pace::measure),
+        left => LEFT.set(left - 1),
+    }
+    LOOK.get()
 }
 
 /// A spinner took its lock.
-#[inline]
+#[inline(always)]
 pub fn acquired() {
-    PACE.with(|pace| {
-        if pace.measure.get() {
-            pace.measure.set(false);
-            pace.since.set(Some((arch::cycles(), TOOK.get())));
-        }
-    });
+    if MEASURE.get() {
+        PACE.with(Pace::begin);
+    }
 }
 
 impl Pace {
-    /// Ends a measurement, or begins one with this spin.
+    /// Ends a measurement, or has this spin measured.
     #[cold]
+    #[inline(never)]
     fn measure(&self) {
         let Some((since, took)) = self.since.take() else {
-            self.measure.set(true);
+            MEASURE.set(true);
             return;
         };
         let away = arch::cycles().wrapping_sub(since);
         let times = TOOK.get().wrapping_sub(took) + 1;
         self.learn(clock::ns_in_cycles(away) / u64::from(times));
-        let seldom = self.look.get() == SELDOM;
-        self.left.set(if seldom { 0 } else { MEASURED });
+    }
+
+    /// The measured spin has taken its lock.
+    #[cold]
+    #[inline(never)]
+    fn begin(&self) {
+        MEASURE.set(false);
+        self.since.set(Some((arch::cycles(), TOOK.get())));
     }
 
     fn learn(&self, period: u64) {
         let mean = (3 * self.period.get() + period.min(LONGEST_NS)) / 4;
         self.period.set(mean);
-        self.look
-            .set(if mean < SHORT_NS { SELDOM } else { Look::Poll });
+        let short = mean < SHORT_NS;
+        LOOK.set(if short { SELDOM } else { Look::Poll });
+        LEFT.set(if short { 0 } else { MEASURED });
     }
 }

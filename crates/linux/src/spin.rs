@@ -90,6 +90,7 @@ pub fn let_run() {
     });
 }
 
+#[inline]
 pub fn until(
     word: &AtomicU32,
     order: Ordering,
