@@ -104,26 +104,30 @@ impl<P: Platform> Condvar<P> {
         })
     }
 
+    /// Moves the first waiter that a fork has not left behind.
     fn move_on(queue: &Entered<'_, P>) -> bool {
-        let Some(first) = queue.first() else {
-            return false;
+        let first = loop {
+            let Some(first) = queue.first() else {
+                return false;
+            };
+            queue.remove(first);
+            if P::exists(first) {
+                break first;
+            }
         };
         let node = &P::task(first).wait;
-        queue.remove(first);
         let mutex = node.mutex.get();
         // Before it can be woken in the mutex's queue: a waiter that woke up
         // and found itself not moved would sleep on.
         node.moved.store(1, Release); // (C1)
         P::event(Event::Requeued);
-        if P::exists(first) {
-            // SAFETY: `mutex` was set by `wait_until` from a reference that
-            // lives as long as that call. The call has not returned: its task
-            // leaves either through `give_up`, which needs the gate that we
-            // hold and now finds the task moved, or through the mutex's queue,
-            // which `adopt` puts it into and where it needs the mutex's gate
-            // to leave; `adopt` is done with the mutex when it opens that gate.
-            unsafe { (*mutex).adopt(first) };
-        }
+        // SAFETY: `mutex` was set by `wait_until` from a reference that
+        // lives as long as that call. The call has not returned: its task
+        // leaves either through `give_up`, which needs the gate that we
+        // hold and now finds the task moved, or through the mutex's queue,
+        // which `adopt` puts it into and where it needs the mutex's gate
+        // to leave; `adopt` is done with the mutex when it opens that gate.
+        unsafe { (*mutex).adopt(first) };
         true
     }
 }

@@ -138,15 +138,10 @@ fn the_childs_sleepers_are_found_behind_those_of_the_parent() {
     with_sleepers(3, |counter| {
         let mutex = &counter.mutex;
         thread::scope(|scope| {
-            scope.spawn(|| {
-                if mutex.lock_until(Linux::after(2_000_000)) {
-                    // SAFETY: just locked.
-                    unsafe { mutex.unlock() }; // it came late
-                }
-            });
             scope.spawn(|| counter.add());
+            let quitter = scope.spawn(|| mutex.lock_until(Linux::after(5_000_000)));
             scope.spawn(|| counter.add());
-            thread::sleep(Duration::from_millis(5)); // time to fall asleep, if they are quick
+            assert!(!quitter.join().unwrap());
             counter.add_and_unlock();
         });
         assert_eq!(counter.total(), 3);

@@ -30,7 +30,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 const ROUNDS: u64 = if cfg!(target_arch = "aarch64") {
     50
 } else {
-    1_000
+    800
 };
 /// Where a thread has to fall asleep in each round.
 const SLEEPY_ROUNDS: u64 = ROUNDS / 4;

@@ -65,7 +65,7 @@ impl<W: Wait<Linux>> Counter<W> {
 }
 
 fn no_update_is_lost<W: Wait<Linux>>() {
-    const ADDS: u64 = if EMULATED { 200 } else { 1_500 };
+    const ADDS: u64 = if EMULATED { 200 } else { 800 };
     for threads in 2..=8 {
         let counter = Counter::<W>::new();
         thread::scope(|scope| {
@@ -81,7 +81,7 @@ fn no_update_is_lost<W: Wait<Linux>>() {
 /// its end and in its middle, and the numbers of those that have left for good
 /// come back.
 fn spinners_may_leave<W: Wait<Linux>>() {
-    const ROUNDS: u64 = if EMULATED { 5 } else { 30 };
+    const ROUNDS: u64 = if EMULATED { 5 } else { 15 };
     const THREADS: u64 = 16;
     const ADDS: u64 = 30;
     let counter = Counter::<W>::new();
