@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod busted;
 mod check;
 mod ci;
+mod table;
 mod tidy;
 mod variants;
 mod weaken;
@@ -30,6 +31,8 @@ enum Chore {
     },
     /// Runs everything that must pass before a commit
     Ci,
+    /// Makes the README's table of results from the committed run
+    Table,
     /// Runs the models with their reports; that takes a minute
     Check {
         /// Run the long ones too; that takes XX minutes
@@ -57,6 +60,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let passed = match Args::parse().chore {
         Chore::Tidy { write } => tidy::run(root, write)?,
         Chore::Ci => ci::run(root)?,
+        Chore::Table => table::run(root, true)?,
         Chore::Check { full } => check::run(root, full)?,
         Chore::Busted { names } => busted::run(root, &names)?,
         Chore::Weaken { lock } => weaken::run(root, lock)?,
