@@ -35,18 +35,18 @@ enum Chore {
     Table,
     /// Runs the models with their reports; that takes a minute
     Check {
-        /// Run the long ones too; that takes XX minutes
+        /// Run the long ones too; that takes five minutes
         #[arg(long)]
         full: bool,
     },
     /// Puts known faults into the locks, one by one, and demands that the
-    /// models find them; that takes some minutes
+    /// models find them; that takes three minutes
     Busted {
         /// Faults in crates/torture/busted; all if none is given
         names: Vec<String>,
     },
     /// Weakens each ordering of a lock, one by one, and says which model
-    /// notices; that takes XX minutes
+    /// notices; that takes two to ten minutes
     Weaken {
         /// The lock
         lock: weaken::Lock,

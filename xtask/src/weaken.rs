@@ -152,3 +152,35 @@ impl Tally {
         words
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn every_survivor_names_a_site() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut sites = Vec::new();
+        for file in Lock::value_variants().iter().flat_map(|lock| lock.files()) {
+            let text = fs::read_to_string(root.join("crates/core/src").join(file)).unwrap();
+            sites.extend(sites::find(file, &text).unwrap());
+        }
+        for survivor in survivors::read(root).unwrap() {
+            let site = survivor.site;
+            assert!(sites.iter().any(|known| known.site == site), "{site:?}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_is_held_against_the_list() {
+        let mut tally = Tally::default();
+        let late = Verdict::TimedOut(vec!["a::b".to_owned()]);
+        assert_eq!(tally.note(&late, true), "timed out: a::b");
+        assert_eq!(tally.note(&Verdict::Passed, true), "survives");
+        assert_eq!(tally.wrong, 0);
+        assert!(tally.note(&Verdict::Passed, false).contains("WRONG"));
+        assert_eq!((tally.survive, tally.wrong), (3, 1));
+    }
+}
