@@ -75,12 +75,12 @@ use crate::{
 };
 
 /// How long a waiter may be overtaken, in microseconds.
-pub const PATIENCE_MICROS: u32 = 10_000;
+pub const PATIENCE_MICROS: u32 = 4_000;
 
 /// How long a waiter that was overtaken for long enough is the first before it
 /// asks for the mutex, in microseconds: a hand-over costs tens, and a long
 /// queue of overdue waiters must not become a convoy.
-pub const TURN_MICROS: u32 = 500;
+pub const TURN_MICROS: u32 = 250;
 
 /// How many times a spinner spins that finds the owner off its CPU.
 const SPINS: u32 = 4;
