@@ -104,6 +104,41 @@ fn notify_inside() {
     );
 }
 
+/// A fair unlock goes to who waits, and nobody overtakes it: not even the owner,
+/// which locks again at once.
+#[test]
+fn nobody_overtakes_an_heir() {
+    explore(
+        "condvar, an heir",
+        &Explorer::new(),
+        &[Event::Requeued, Event::HandedOff],
+        || {
+            let flag = Flag::new();
+            let other = Rc::clone(&flag);
+            let ready = Rc::new(CheckWord::ZERO);
+            let waiting = Rc::clone(&ready);
+            spawn(move || {
+                flag.guarded.mutex.lock();
+                waiting.store(1, Relaxed);
+                // SAFETY: locked above.
+                unsafe { flag.condvar.wait_until(&flag.guarded.mutex, None) };
+                flag.guarded.payload.set(1);
+                flag.guarded.unlock();
+            });
+            spawn(move || {
+                Check::spin_until(&ready, Relaxed, Look::Poll, |ready| ready == 1, || false);
+                other.guarded.mutex.lock();
+                assert!(other.condvar.notify_one());
+                // SAFETY: locked above.
+                unsafe { other.guarded.mutex.unlock_fair() };
+                other.guarded.mutex.lock();
+                assert_eq!(other.guarded.payload.get(), 1, "the heir was first");
+                other.guarded.unlock();
+            });
+        },
+    );
+}
+
 /// Both waiters are in the queue; too many executions to see them all.
 #[test]
 fn notify_all() {

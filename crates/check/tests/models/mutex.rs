@@ -192,8 +192,10 @@ fn an_heir_that_times_out() {
         || {
             let guarded = Guarded::new();
             let other = guarded.clone();
+            let last = Rc::clone(&guarded);
             spawn(move || fair(&guarded));
             spawn(move || until(&other));
+            afterwards(move || assert!(!last.mutex.is_locked()));
         },
     );
 }

@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
-use lockyard_check::{Check, Explorer, Tracked, afterwards, history, limit_whims, name, spawn};
-use lockyard_core::{Event, osq};
+use lockyard_check::{
+    Check, CheckWord, Explorer, Tracked, afterwards, history, limit_whims, name, spawn,
+};
+use lockyard_core::{Event, Look, Ordering::Relaxed, Platform, Word, osq};
 
 use crate::explore;
 
@@ -113,6 +115,36 @@ fn three_of_whom_any_may_leave() {
 fn four_of_whom_one_may_leave() {
     explore("osq of 4, leaving", &STOPPING, &LEAVING, || {
         queue_up(&[0, 0, 0, 1])
+    });
+}
+
+/// Who is to leave can leave, although the lead stays: it needs its neighbours
+/// alone.
+#[test]
+fn leaving_behind_a_lead_that_stays() {
+    let events = [Event::OsqUnqueueA, Event::OsqUnqueueB, Event::OsqUnqueueC];
+    explore("osq, a lead that stays", &STOPPING, &events, || {
+        let queue = Queue::new();
+        let words = Rc::new([CheckWord::ZERO, CheckWord::ZERO]);
+        for task in 1..=3 {
+            let (queue, words) = (Rc::clone(&queue), Rc::clone(&words));
+            spawn(move || {
+                let [leads, left] = &*words;
+                let wait = |word, value| {
+                    Check::spin_until(word, Relaxed, Look::Poll, |now| now == value, || false);
+                };
+                if task == 1 {
+                    assert!(queue.osq.lock());
+                    leads.store(1, Relaxed);
+                    wait(left, 2);
+                    queue.osq.unlock();
+                } else {
+                    wait(leads, 1);
+                    assert!(!queue.osq.lock());
+                    left.fetch_add(1, Relaxed);
+                }
+            });
+        }
     });
 }
 
