@@ -18,12 +18,12 @@
 //! |---|---|---|---|
 //! | `AWAKE` | the first waiter is awake, or whoever set this wakes it | who wakes it; itself | itself, before it sleeps and when it leaves |
 //! | `HANDOFF` | the first waiter, overdue, asks for the mutex | itself | the owner that hands it over; itself, when it leaves |
-//! | `SPINNER` | the lead of the OSQ will look at the owner again | the lead, when there are waiters | itself, when it takes the mutex or leaves |
+//! | `SPINNER` | a spinner will look at the owner again | the spinner, when there are waiters | itself, when it takes the mutex or leaves; the last waiter, when it leaves |
 //!
 //! The front is *covered* when nobody waits, or when somebody promises by a
-//! mark to come, and nobody asks for the mutex. Illegal: `AWAKE` or `HANDOFF`
-//! without a first waiter; a free mutex with a front that is not covered, for
-//! then nobody would come.
+//! mark to come, and nobody asks for the mutex. Illegal: a mark without a first
+//! waiter; a free mutex with a front that is not covered and nobody about to
+//! cover it, for then nobody would come.
 //!
 //! # Why no wake-up is lost
 //!

@@ -6,6 +6,7 @@ mod gate;
 mod guarded;
 mod mutex;
 mod osq;
+mod states;
 mod wait_queue;
 
 use lockyard_check::{Explorer, Report};

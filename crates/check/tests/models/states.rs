@@ -1,0 +1,111 @@
+//! The tables of the locks' words: no model reaches a state that its table
+//! calls illegal, and the models together reach every legal one.
+
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
+
+use lockyard_check::{Check, Explorer, Wakes, afterwards, history, spawn};
+use lockyard_core::RawMutex;
+
+use crate::{DEADLINE, explore, guarded::Guarded};
+
+// The words of a mutex, in their order, and what they hold: see mutex.rs and
+// gate.rs in the core.
+const OWNER: usize = 0;
+const FRONT: usize = 1;
+const GATE: usize = 2;
+const TAIL: usize = 3;
+const AWAKE: u32 = 1;
+const HANDOFF: u32 = 2;
+const SPINNER: u32 = 4;
+const MARKS: u32 = 7;
+
+/// What was seen of each word: the front's marks with and without a first
+/// waiter, and whether the others name a task.
+#[derive(Default)]
+struct Seen {
+    owner: BTreeSet<bool>,
+    front: BTreeSet<(bool, u32)>,
+    gate: BTreeSet<(bool, bool)>,
+    tail: BTreeSet<bool>,
+}
+
+impl Seen {
+    /// Looks at all that the words of a mutex have held in an execution.
+    fn look(&mut self, mutex: &RawMutex<Check>, tasks: u32) {
+        for owner in history(mutex, OWNER) {
+            assert!(owner <= tasks, "the owner word holds {owner:#x}");
+            self.owner.insert(owner != 0);
+        }
+        for front in history(mutex, FRONT) {
+            let (first, marks) = (front >> 3, front & MARKS);
+            assert!(first <= tasks, "the front names task {first}");
+            assert!(
+                first != 0 || marks & (AWAKE | HANDOFF) == 0,
+                "the front has marks of a first waiter, and none: {front:#x}"
+            );
+            self.front.insert((first != 0, marks));
+        }
+        for gate in history(mutex, GATE) {
+            let (locked, top) = (gate & 1 != 0, gate >> 1);
+            assert!(top <= tasks, "the gate's stack names task {top}");
+            self.gate.insert((locked, top != 0));
+        }
+        for tail in history(mutex, TAIL) {
+            assert!(tail <= tasks, "the tail of the spin queue is {tail}");
+            self.tail.insert(tail != 0);
+        }
+    }
+}
+
+#[test]
+fn every_legal_state_and_no_other() {
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    let kinds: [fn(&Guarded); 3] = [Guarded::lock_work_unlock, fair, until];
+    let base = Explorer::new().whims(6).wakes(Wakes::Permissive(2));
+    for seed in 0..4 {
+        for explorer in [base, base.polling()] {
+            for explorer in [explorer.pct(seed, 3, 6_000), explorer.random(seed, 2_000)] {
+                let seen = Rc::clone(&seen);
+                explore("words of a mutex", &explorer, &[], move || {
+                    let guarded = Guarded::new();
+                    for task in 0..3 {
+                        let guarded = Rc::clone(&guarded);
+                        spawn(move || {
+                            kinds[task](&guarded);
+                            kinds[(task + 1) % 3](&guarded);
+                        });
+                    }
+                    let seen = Rc::clone(&seen);
+                    afterwards(move || seen.borrow_mut().look(&guarded.mutex, 3));
+                });
+            }
+        }
+    }
+    let seen = seen.borrow();
+    let both = BTreeSet::from([false, true]);
+    assert_eq!(seen.owner, both);
+    assert_eq!(seen.tail, both);
+    let gate = BTreeSet::from([(false, false), (false, true), (true, false), (true, true)]);
+    assert_eq!(seen.gate, gate);
+    // A spinner's mark may outlive the first waiter it was made for only as
+    // long as there is another, so an empty front has no mark at all.
+    let legal: BTreeSet<_> = (0..=MARKS)
+        .map(|marks| (true, marks))
+        .chain([(false, 0)])
+        .collect();
+    assert_eq!(seen.front, legal);
+}
+
+fn fair(guarded: &Guarded) {
+    guarded.mutex.lock();
+    guarded.work();
+    // SAFETY: locked above.
+    unsafe { guarded.mutex.unlock_fair() };
+}
+
+fn until(guarded: &Guarded) {
+    if guarded.mutex.lock_until(DEADLINE) {
+        guarded.work();
+        guarded.unlock();
+    }
+}
