@@ -127,7 +127,7 @@ fn three_tasks_of_all_kinds() {
     }
 }
 
-fn fair(guarded: &Guarded) {
+pub fn fair(guarded: &Guarded) {
     guarded.mutex.lock();
     guarded.work();
     // SAFETY: locked above.
@@ -147,7 +147,7 @@ fn handed_over() {
     );
 }
 
-fn until(guarded: &Guarded) {
+pub fn until(guarded: &Guarded) {
     if guarded.mutex.lock_until(DEADLINE) {
         guarded.work();
         guarded.unlock();

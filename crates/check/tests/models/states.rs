@@ -6,7 +6,11 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 use lockyard_check::{Check, Explorer, Wakes, afterwards, history, spawn};
 use lockyard_core::RawMutex;
 
-use crate::{DEADLINE, explore, guarded::Guarded};
+use crate::{
+    explore,
+    guarded::Guarded,
+    mutex::{fair, until},
+};
 
 // The words of a mutex, in their order, and what they hold: see mutex.rs and
 // gate.rs in the core.
@@ -16,7 +20,6 @@ const GATE: usize = 2;
 const TAIL: usize = 3;
 const AWAKE: u32 = 1;
 const HANDOFF: u32 = 2;
-const SPINNER: u32 = 4;
 const MARKS: u32 = 7;
 
 /// What was seen of each word: the front's marks with and without a first
@@ -94,18 +97,4 @@ fn every_legal_state_and_no_other() {
         .chain([(false, 0)])
         .collect();
     assert_eq!(seen.front, legal);
-}
-
-fn fair(guarded: &Guarded) {
-    guarded.mutex.lock();
-    guarded.work();
-    // SAFETY: locked above.
-    unsafe { guarded.mutex.unlock_fair() };
-}
-
-fn until(guarded: &Guarded) {
-    if guarded.mutex.lock_until(DEADLINE) {
-        guarded.work();
-        guarded.unlock();
-    }
 }
