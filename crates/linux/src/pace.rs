@@ -3,9 +3,7 @@
 //! A lock whose owner comes back sooner than the lock could change hands does
 //! more while it stays with that owner: its waiters had better leave the cache
 //! line alone. A thread's own period, from taking a lock to coming back for it,
-//! tells that of threads like it. Measured in `benches/`: with nothing to do
-//! inside and between, two threads that look at every chance do a sixth of what
-//! they do when they look once in 3 µs; with 67 ns each, more than then.
+//! tells that of threads like it.
 
 use std::cell::Cell;
 
