@@ -8,7 +8,7 @@ use lockyard_core::Event;
 use crate::{DEADLINE, explore, guarded::Guarded};
 
 /// One task for each element, which says how many whims it may meet.
-fn tasks(whims: &[u32], work: impl Fn(&Guarded) + 'static) -> Rc<Guarded> {
+pub fn tasks(whims: &[u32], work: impl Fn(&Guarded) + 'static) -> Rc<Guarded> {
     let guarded = Guarded::new();
     let work = Rc::new(work);
     for &most in whims {
