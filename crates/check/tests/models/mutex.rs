@@ -98,7 +98,20 @@ fn three_tasks_at_random() {
     }
 }
 
-/// Three tasks that lock, lock fairly, and give up, each twice.
+/// Three tasks that lock, lock fairly, and give up, each two of these.
+pub fn of_all_kinds() -> Rc<Guarded> {
+    let kinds: [fn(&Guarded); 3] = [Guarded::lock_work_unlock, fair, until];
+    let guarded = Guarded::new();
+    for task in 0..3 {
+        let guarded = Rc::clone(&guarded);
+        spawn(move || {
+            kinds[task](&guarded);
+            kinds[(task + 1) % 3](&guarded);
+        });
+    }
+    guarded
+}
+
 #[test]
 #[ignore = "takes long"]
 fn three_tasks_of_all_kinds() {
@@ -111,15 +124,7 @@ fn three_tasks_of_all_kinds() {
                 explorer.pct(seed, 5, 5_000),
             ] {
                 explore("mutex of 3, all kinds", &explorer, &[], || {
-                    let kinds: [fn(&Guarded); 3] = [Guarded::lock_work_unlock, fair, until];
-                    let guarded = Guarded::new();
-                    for task in 0..3 {
-                        let guarded = Rc::clone(&guarded);
-                        spawn(move || {
-                            kinds[task](&guarded);
-                            kinds[(task + 1) % 3](&guarded);
-                        });
-                    }
+                    let guarded = of_all_kinds();
                     afterwards(move || assert!(!guarded.mutex.is_locked()));
                 });
             }
@@ -127,7 +132,7 @@ fn three_tasks_of_all_kinds() {
     }
 }
 
-pub fn fair(guarded: &Guarded) {
+fn fair(guarded: &Guarded) {
     guarded.mutex.lock();
     guarded.work();
     // SAFETY: locked above.
@@ -147,7 +152,7 @@ fn handed_over() {
     );
 }
 
-pub fn until(guarded: &Guarded) {
+fn until(guarded: &Guarded) {
     if guarded.mutex.lock_until(DEADLINE) {
         guarded.work();
         guarded.unlock();

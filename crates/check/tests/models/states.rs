@@ -3,13 +3,13 @@
 
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
-use lockyard_check::{Check, Explorer, Wakes, afterwards, history, spawn};
+use lockyard_check::{Check, Explorer, Wakes, afterwards, history};
 use lockyard_core::RawMutex;
 
 use crate::{
     explore,
     guarded::Guarded,
-    mutex::{fair, tasks, until},
+    mutex::{of_all_kinds, tasks},
 };
 
 // The words of a mutex, in their order, and what they hold: see mutex.rs and
@@ -64,21 +64,13 @@ impl Seen {
 /// has and no model reached.
 fn unreached(seeds: u64) -> BTreeSet<(bool, u32)> {
     let seen = Rc::new(RefCell::new(Seen::default()));
-    let kinds: [fn(&Guarded); 3] = [Guarded::lock_work_unlock, fair, until];
     let base = Explorer::new().whims(6).wakes(Wakes::Permissive(2));
     for seed in 0..seeds {
         for explorer in [base, base.polling()] {
             for explorer in [explorer.pct(seed, 3, 6_000), explorer.random(seed, 2_000)] {
                 let seen = Rc::clone(&seen);
                 explore("words of a mutex", &explorer, &[], move || {
-                    let guarded = Guarded::new();
-                    for task in 0..3 {
-                        let guarded = Rc::clone(&guarded);
-                        spawn(move || {
-                            kinds[task](&guarded);
-                            kinds[(task + 1) % 3](&guarded);
-                        });
-                    }
+                    let guarded = of_all_kinds();
                     let seen = Rc::clone(&seen);
                     afterwards(move || seen.borrow_mut().look(&guarded.mutex, 3));
                 });
