@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::ensure;
 
-use crate::variants::{Catch, Models, Tree, Verdict};
+use crate::variants::{Catch, Models, Suite, Tree, Verdict};
 
 mod twin;
 
@@ -27,10 +27,14 @@ pub fn run(root: &Path, names: &[String]) -> anyhow::Result<bool> {
     let mut missed = 0;
     for twin in &twins {
         match judge(&mut tree, twin) {
-            Ok(catch) => println!(
-                "{:24} {} in execution {}: {}",
-                twin.name, catch.model, catch.execution, catch.what
-            ),
+            Ok(catches) => {
+                for catch in catches {
+                    println!(
+                        "{:24} {} in execution {}: {}",
+                        twin.name, catch.model, catch.execution, catch.what
+                    );
+                }
+            }
             Err(error) => {
                 missed += 1;
                 println!("{:24} NOT CAUGHT: {error:#}", twin.name);
@@ -41,18 +45,25 @@ pub fn run(root: &Path, names: &[String]) -> anyhow::Result<bool> {
     Ok(missed == 0)
 }
 
-/// How the twin's model fails; an error when it does not.
-fn judge(tree: &mut Tree, twin: &Twin) -> anyhow::Result<Catch> {
+/// How the twin's model fails, and its exploration; an error when one does not.
+fn judge(tree: &mut Tree, twin: &Twin) -> anyhow::Result<Vec<Catch>> {
     tree.change(&twin.texts(tree)?)?;
-    let models = Models::build(tree)?;
+    let mut catches = vec![fails(tree, Suite::Models, &twin.model, twin)?];
+    if let Some(exploration) = &twin.exploration {
+        catches.push(fails(tree, Suite::Explorations, exploration, twin)?);
+    }
+    Ok(catches)
+}
+
+fn fails(tree: &Tree, suite: Suite, name: &str, twin: &Twin) -> anyhow::Result<Catch> {
+    let models = Models::build(tree, suite)?;
     ensure!(
-        models.names().contains(&twin.model),
-        "no model {} among the quick ones",
-        twin.model
+        models.names().iter().any(|known| known == name),
+        "no {name} among the quick ones"
     );
-    match models.run(&[&twin.model])? {
+    match models.run(&[name])? {
         Verdict::Caught(catch) => Ok(catch),
-        Verdict::Passed => anyhow::bail!("{} passes, although: {}", twin.model, twin.what),
-        Verdict::TimedOut(_) => anyhow::bail!("{} does not end", twin.model),
+        Verdict::Passed => anyhow::bail!("{name} passes, although: {}", twin.what),
+        Verdict::TimedOut(_) => anyhow::bail!("{name} does not end"),
     }
 }

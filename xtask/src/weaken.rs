@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::Path};
 use anyhow::Context;
 use clap::ValueEnum;
 
-use crate::variants::{Models, Tree, Verdict};
+use crate::variants::{Models, Suite, Tree, Verdict};
 
 mod sites;
 mod survivors;
@@ -104,7 +104,7 @@ fn judge(
     let mut text = text.to_owned();
     text.replace_range(range.clone(), weakening.with);
     tree.change(&BTreeMap::from([(site.file.clone(), text)]))?;
-    let models = Models::build(tree).with_context(|| format!("{site:?}"))?;
+    let models = Models::build(tree, Suite::Models).with_context(|| format!("{site:?}"))?;
     let names = models.names().iter().map(String::as_str);
     let (own, others): (Vec<&str>, Vec<&str>) =
         names.partition(|name| name.starts_with(lock.models()));

@@ -31,6 +31,8 @@
 //! What is explored is complete, but for:
 //! - limits that the model sets: how many rare things ([`Explorer::whims`]) and
 //!   spurious wake-ups ([`Wakes::Permissive`]) a thread may meet;
+//! - spinners that give up after so many looks although something else could end
+//!   their spin;
 //! - load buffering, which the memory does not show (nor does RC11);
 //! - what depends on a spinner that read a value it does not wait for: such a
 //!   look neither synchronises nor keeps the spinner from reading older ones.
@@ -40,7 +42,7 @@
 //! checker likes, for each thread on its own.
 //!
 //! In a spin, what `done` says of a value must depend on the value alone;
-//! `stop` must only read and ask, or count its own looks.
+//! `stop` must only read and ask.
 
 mod execution;
 mod explore;

@@ -38,6 +38,8 @@ pub(crate) enum Op {
     Await {
         word: usize,
         order: Ordering,
+        /// Whether it looks only so often.
+        limited: bool,
     },
     /// Waits for the thread's token.
     Park {
@@ -139,8 +141,6 @@ pub(crate) enum Answer {
     Judge(u32),
     /// Does its stop condition hold, when nothing rare happens?
     Peek,
-    /// Does it hold when it is asked again and again?
-    Patience,
     /// Its stop condition is to be evaluated, and should hold.
     Look,
 }

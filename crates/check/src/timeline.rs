@@ -65,7 +65,7 @@ impl Timeline {
             Op::Load { word, order } => {
                 format!("{} = {}, {order:?}", self.word(memory, word), read(word))
             }
-            Op::Await { word, order } => {
+            Op::Await { word, order, .. } => {
                 format!(
                     "{} spun to {}, {order:?}",
                     self.word(memory, word),

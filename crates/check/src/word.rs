@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use lockyard_core::Word;
+use lockyard_core::{FOREVER, Word};
 
 use crate::{
     fiber::ask,
@@ -16,9 +16,6 @@ use crate::{
 
 /// The low bits of a handle are an index, the others say of which execution.
 const INDEX_BITS: u32 = 16;
-
-/// More looks than any spinner counts before it gives up.
-const PATIENCE: u32 = 1_000;
 
 /// Numbers executions, over all explorers of the process.
 static LAST_EXECUTION: AtomicU64 = AtomicU64::new(0);
@@ -142,21 +139,27 @@ pub fn fence(order: Ordering) {
     });
 }
 
-/// Waits for a value that `done` accepts, or until `stop` holds.
+/// Waits for a value that `done` accepts, for so many looks, or until `stop`
+/// holds.
 pub(crate) fn wait(
     word: &CheckWord,
     order: Ordering,
+    looks: u32,
     mut done: impl FnMut(u32) -> bool,
     mut stop: impl FnMut() -> bool,
 ) -> Option<u32> {
     let word = word.index();
-    let mut answer = ask(Request::Op(Op::Await { word, order }));
+    let mut answer = ask(Request::Op(Op::Await {
+        word,
+        order,
+        limited: looks != FOREVER,
+    }));
     loop {
         let verdict = match answer {
             Answer::Value(value) => return Some(value),
             Answer::Judge(value) => done(value),
             Answer::Peek => stop(),
-            Answer::Patience => (0..PATIENCE).any(|_| stop()),
+            Answer::Done => return None, // it has looked often enough
             Answer::Look => {
                 let stops = stop();
                 ask(Request::Verdict(stops)); // no answer if it is false

@@ -81,10 +81,11 @@ impl Platform for Check {
         word: &CheckWord,
         order: Ordering,
         _look: Look,
+        looks: u32,
         done: impl FnMut(u32) -> bool,
         stop: impl FnMut() -> bool,
     ) -> Option<u32> {
-        wait(word, order, done, stop)
+        wait(word, order, looks, done, stop)
     }
 
     fn park(deadline: Option<Deadline>) -> Woken {

@@ -7,7 +7,7 @@ use lockyard_check::{
     spawn,
 };
 use lockyard_core::{
-    Deadline, Look,
+    Deadline, FOREVER, Look,
     Ordering::{self, *},
     Platform, TaskId, Woken, Word,
 };
@@ -19,7 +19,14 @@ fn task(number: u32) -> TaskId {
 }
 
 fn until_not(word: &CheckWord, value: u32, order: Ordering) -> Option<u32> {
-    Check::spin_until(word, order, Look::Poll, |now| now != value, || false)
+    Check::spin_until(
+        word,
+        order,
+        Look::Poll,
+        FOREVER,
+        |now| now != value,
+        || false,
+    )
 }
 
 /// A test-and-set lock around a payload.
@@ -289,12 +296,7 @@ fn a_spin_ends_when_it_should() {
     let impatient = || {
         spawn(|| {
             let word = CheckWord::ZERO;
-            let mut looks = 0;
-            let stop = || {
-                looks += 1;
-                looks > 32
-            };
-            let seen = Check::spin_until(&word, Relaxed, Look::Poll, |now| now != 0, stop);
+            let seen = Check::spin_until(&word, Relaxed, Look::Poll, 32, |now| now != 0, || false);
             assert_eq!(seen, None);
         });
     };
@@ -303,7 +305,7 @@ fn a_spin_ends_when_it_should() {
         spawn(|| {
             let word = CheckWord::ZERO;
             let stop = Check::need_resched;
-            Check::spin_until(&word, Relaxed, Look::Poll, |now| now != 0, stop);
+            Check::spin_until(&word, Relaxed, Look::Poll, FOREVER, |now| now != 0, stop);
         });
     };
     EXPLORER.whims(1).check(patient).unwrap();

@@ -59,16 +59,13 @@ impl<P: Platform> Gate<P> {
 
     fn lock(&self) {
         while !self.try_lock() {
-            let mut looks = 0;
             let free = P::spin_until(
                 &self.word,
                 Relaxed, // only a hint: try_lock acquires
                 Look::Poll,
+                LOOKS,
                 |word| word & LOCKED == 0,
-                || {
-                    looks += 1;
-                    looks > LOOKS
-                },
+                || false,
             );
             if free.is_none() {
                 self.sleep();

@@ -17,7 +17,7 @@
 
 use core::marker::PhantomData;
 
-use crate::platform::{self, Look, Ordering::*, Platform, Running, TaskId, Word};
+use crate::platform::{self, FOREVER, Look, Ordering::*, Platform, Running, TaskId, Word};
 
 /// How spinners in the queue wait: the policy of seed 001.
 pub trait Wait<P: Platform>: Send + Sync + 'static {
@@ -104,6 +104,7 @@ impl<P: Platform, W: Wait<P>> Osq<P, W> {
             &node.locked,
             Acquire, // (A3) pairs with give's Release
             W::LOOK,
+            FOREVER,
             |locked| locked != 0,
             || {
                 let prev = TaskId::new(node.prev.load(Relaxed)); // a hint

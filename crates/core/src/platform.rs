@@ -142,6 +142,9 @@ pub enum Look {
     Every(u32),
 }
 
+/// As many looks as it takes.
+pub const FOREVER: u32 = u32::MAX;
+
 /// A moment on the world's clock, in nanoseconds from an origin of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Deadline(pub u64);
@@ -251,11 +254,15 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn need_resched() -> bool;
 
     /// Waits until `done` accepts the word's value, and returns that value; or
-    /// `None` when `stop` says so. Both are called at each look.
+    /// `None` after `looks` looks, unless these are [`FOREVER`], or when `stop`
+    /// says so. What `stop` says may depend only on what it reads of words and
+    /// asks of the platform: a world leaves out looks that cannot see anything
+    /// new.
     fn spin_until(
         word: &Self::U32,
         order: Ordering,
         look: Look,
+        looks: u32,
         done: impl FnMut(u32) -> bool,
         stop: impl FnMut() -> bool,
     ) -> Option<u32>;
@@ -349,11 +356,7 @@ pub(crate) fn settle<P: Platform>(
     const LOOKS: u32 = 100;
     const NAP_NS: u64 = 50_000;
     loop {
-        let mut looks = 0;
-        let seen = P::spin_until(word, Ordering::Relaxed, Look::Poll, &done, || {
-            looks += 1;
-            looks > LOOKS || also()
-        });
+        let seen = P::spin_until(word, Ordering::Relaxed, Look::Poll, LOOKS, &done, &also);
         if seen.is_some() || also() {
             return;
         }

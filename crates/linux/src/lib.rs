@@ -66,10 +66,11 @@ impl Platform for Linux {
         word: &AtomicU32,
         order: Ordering,
         look: Look,
+        looks: u32,
         done: impl FnMut(u32) -> bool,
         stop: impl FnMut() -> bool,
     ) -> Option<u32> {
-        spin::until(word, order, look, done, stop)
+        spin::until(word, order, look, looks, done, stop)
     }
     fn park(deadline: Option<Deadline>) -> Woken {
         park::park(&tasks::record(tasks::me()).parker, deadline)

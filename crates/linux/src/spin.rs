@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use lockyard_core::{Look, Running, TaskId};
+use lockyard_core::{FOREVER, Look, Running, TaskId};
 
 use crate::{arch, clock, park, tasks};
 
@@ -95,6 +95,7 @@ pub fn until(
     word: &AtomicU32,
     order: Ordering,
     look: Look,
+    looks: u32,
     mut done: impl FnMut(u32) -> bool,
     mut stop: impl FnMut() -> bool,
 ) -> Option<u32> {
@@ -102,12 +103,14 @@ pub fn until(
         Look::Every(ns) => clock::pauses_in_ns(ns),
         Look::Poll | Look::Event => 1,
     };
+    let mut taken = 0;
     loop {
         let value = word.load(order);
         if done(value) {
             return Some(value);
         }
-        if stop() {
+        taken += u32::from(looks != FOREVER);
+        if taken >= looks || stop() {
             return None;
         }
         if look == Look::Event && arch::wait_for_event(word, value) {

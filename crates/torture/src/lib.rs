@@ -1,15 +1,21 @@
 //! Workloads that load locks, measure them and check them: the same source
 //! runs on every [`Host`].
 
+pub mod explore;
 pub mod locktest;
 mod native;
+mod simulated;
+pub mod subjects;
 
 pub use native::Native;
+pub use simulated::Simulated;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
+
+use lockyard_core::Word;
 
 /// A mutual-exclusion lock under load.
 pub trait Lock: Send + Sync + 'static {
@@ -23,6 +29,9 @@ pub trait Lock: Send + Sync + 'static {
 pub trait Host: 'static {
     /// The world's name, as `--world` takes it.
     const NAME: &'static str;
+
+    /// A word of the memory that tasks share: what a lock protects lies there.
+    type Word: Word;
 
     /// Runs `body(0)` to `body(tasks - 1)`, each in a task of its own, all
     /// started together; sets `stop` after `duration` of the world's time, or

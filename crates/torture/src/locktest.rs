@@ -4,12 +4,13 @@ use std::{
     hint::black_box,
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use hdrhistogram::Histogram;
+use lockyard_core::Word;
 
 use crate::{Host, Lock};
 
@@ -66,13 +67,13 @@ impl Report {
 
 /// The lock and, on a line of its own, what it protects.
 #[repr(align(128))]
-struct Contended<L> {
+struct Contended<L, W> {
     lock: L,
-    payload: Padded,
+    payload: Padded<W>,
 }
 
 #[repr(align(128))]
-struct Padded(AtomicU64);
+struct Padded<W>(W);
 
 /// Runs the benchmark.
 ///
@@ -81,7 +82,7 @@ struct Padded(AtomicU64);
 pub fn run<H: Host, L: Lock>(config: &Config) -> Report {
     let shared = Contended {
         lock: L::new(),
-        payload: Padded(AtomicU64::new(0)),
+        payload: Padded(H::Word::ZERO),
     };
     let stop = AtomicBool::new(false);
     let results = Mutex::new((vec![0; config.threads], waits()));
@@ -98,8 +99,8 @@ pub fn run<H: Host, L: Lock>(config: &Config) -> Report {
         waits,
     };
     assert_eq!(
-        shared.payload.0.into_inner(),
-        report.total(),
+        shared.payload.0.load(Ordering::Relaxed), // all tasks have ended
+        report.total() as u32,
         "the lock let two tasks in at once"
     );
     report
@@ -110,7 +111,7 @@ fn waits() -> Histogram<u64> {
 }
 
 fn contend<H: Host, L: Lock>(
-    shared: &Contended<L>,
+    shared: &Contended<L, H::Word>,
     config: &Config,
     task: usize,
     stop: &AtomicBool,
@@ -125,7 +126,7 @@ fn contend<H: Host, L: Lock>(
     let section = |chain| {
         let n = payload.0.load(Ordering::Relaxed);
         let chain = H::work(load, chain);
-        payload.0.store(n + 1, Ordering::Relaxed);
+        payload.0.store(n.wrapping_add(1), Ordering::Relaxed);
         chain
     };
     'run: loop {

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Barrier, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -16,6 +16,8 @@ pub struct Native;
 
 impl Host for Native {
     const NAME: &'static str = "native";
+
+    type Word = AtomicU32;
 
     fn run(
         tasks: usize,

@@ -21,6 +21,9 @@ pub struct Twin {
     pub what: String,
     /// The model that must fail.
     pub model: String,
+    /// The exploration of the simulator that must fail, too; none where the
+    /// fault does not show under sequential consistency, or seldom.
+    pub exploration: Option<String>,
     edits: Vec<Edit>,
 }
 

@@ -19,6 +19,15 @@ use super::Tree;
 /// The longest that a model may take, many times what it takes.
 const LIMIT: Duration = Duration::from_secs(180);
 
+/// What a variant is judged by.
+#[derive(Clone, Copy)]
+pub enum Suite {
+    /// The models of crates/check.
+    Models,
+    /// The simulated schedules of crates/torture.
+    Explorations,
+}
+
 /// The models of one variant.
 pub struct Models {
     binary: PathBuf,
@@ -56,13 +65,18 @@ enum Ended {
 }
 
 impl Models {
-    /// Compiles the models with the tree as it is.
+    /// Compiles the models, or the explorations, with the tree as it is.
     ///
     /// # Errors
     /// What the compiler says.
-    pub fn build(tree: &Tree) -> anyhow::Result<Self> {
+    pub fn build(tree: &Tree, suite: Suite) -> anyhow::Result<Self> {
+        let (package, test) = match suite {
+            Suite::Models => ("check", "models"),
+            Suite::Explorations => ("torture", "explore"),
+        };
         let output = Command::new("cargo")
-            .args("test --package lockyard-check --release --test models --no-run".split(' '))
+            .args(["test", "--release", "--no-run", "--test", test])
+            .args(["--package", &format!("lockyard-{package}")])
             .args(["--message-format=json", "--target-dir"])
             .arg(tree.target())
             .current_dir(tree.root())
@@ -72,10 +86,10 @@ impl Models {
             bail!("{}", String::from_utf8_lossy(&output.stderr));
         }
         let messages = String::from_utf8(output.stdout)?;
-        let binary = messages.lines().find_map(executable);
+        let binary = messages.lines().find_map(|line| executable(line, test));
         let mut models = Self {
             binary: binary.context("cargo names no executable")?,
-            directory: tree.root().join("crates/check"),
+            directory: tree.root().join("crates").join(package),
             names: Vec::new(),
         };
         let long = models.list(&["--ignored"])?;
@@ -193,9 +207,9 @@ impl Models {
 }
 
 /// The path in a message of cargo's that names the executable of the models.
-fn executable(message: &str) -> Option<PathBuf> {
+fn executable(message: &str, test: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    (message["target"]["name"] == "models").then_some(())?;
+    (message["target"]["name"] == test).then_some(())?;
     message["executable"].as_str().map(PathBuf::from)
 }
 
@@ -226,8 +240,8 @@ mod tests {
     fn the_executable_is_found() {
         let one =
             r#"{"reason":"compiler-artifact","target":{"name":"models"},"executable":"/a/b"}"#;
-        assert_eq!(executable(one), Some(PathBuf::from("/a/b")));
+        assert_eq!(executable(one, "models"), Some(PathBuf::from("/a/b")));
         let other = r#"{"target":{"name":"lockyard-check"},"executable":null}"#;
-        assert_eq!(executable(other), None);
+        assert_eq!(executable(other, "models"), None);
     }
 }

@@ -230,7 +230,7 @@ impl<'a> Execution<'a> {
         if enabled.is_empty() {
             // Those who only look so often give up now.
             for (thread, state) in self.threads.iter().enumerate() {
-                if state.pending.is_some() && state.wait.patient {
+                if state.pending.is_some() && state.wait.is_patient() {
                     enabled.insert(thread);
                 }
             }
@@ -280,7 +280,8 @@ impl<'a> Execution<'a> {
                 Stop::Asked(Request::Op(op)) => {
                     self.threads[thread].pending = Some(op);
                     self.threads[thread].wait = Wait::default();
-                    if let Op::Await { word, .. } = op {
+                    if let Op::Await { word, limited, .. } = op {
+                        self.threads[thread].wait.limited = limited;
                         self.judge(thread, word)?;
                         self.peek(thread)?;
                     }

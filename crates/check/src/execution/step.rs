@@ -89,7 +89,7 @@ impl Execution<'_> {
             Op::Await { word, .. } => {
                 let stop = state.wait.may_stop(state.whims)
                     || state.wait.stale
-                    || state.wait.patient && self.is_quiet();
+                    || state.wait.is_patient() && self.is_quiet();
                 Box::new(self.accepted(thread, word).chain(stop.then_some(STOP)))
             }
             Op::Park { deadline } => {
@@ -329,15 +329,16 @@ impl Execution<'_> {
             }
             Op::Await { .. } if option == STOP => {
                 let state = &mut self.threads[thread];
-                if state.wait.patient {
+                if state.wait.is_patient() {
                     state.whims = state.whims.saturating_sub(1);
+                    return Continue(Answer::Done);
                 }
                 let certain = !state.wait.stops && !state.wait.stale;
                 state.mode = Mode::Look(certain.then_some(state.wait.questions));
                 state.looked = self.trail.here();
                 Ok(Answer::Look)
             }
-            Op::Await { word, order } => {
+            Op::Await { word, order, .. } => {
                 memory.load(thread, word, option, order).map(Answer::Value)
             }
             Op::Park { deadline } => {

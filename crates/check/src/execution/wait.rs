@@ -22,8 +22,8 @@ pub(super) struct Wait {
     pub(super) questions: u32,
     /// Whether a load in it could read something older.
     pub(super) stale: bool,
-    /// Whether it holds after so many looks, and for no other reason.
-    pub(super) patient: bool,
+    /// Whether the thread looks only so often.
+    pub(super) limited: bool,
 }
 
 impl Wait {
@@ -31,9 +31,14 @@ impl Wait {
         self.judged.contains(&(value, true))
     }
 
+    /// Whether only the number of looks can end the wait without its value.
+    pub(super) fn is_patient(&self) -> bool {
+        self.limited && !self.stops && self.questions == 0 && self.watched.is_empty()
+    }
+
     /// Whether the wait may well end without its value.
     pub(super) fn may_stop(&self, whims: u32) -> bool {
-        self.stops || self.questions > 0 || self.patient && whims > 0
+        self.stops || self.questions > 0 || self.is_patient() && whims > 0
     }
 }
 
@@ -93,13 +98,7 @@ impl Execution<'_> {
         wait.watched.clear();
         wait.questions = 0;
         wait.stale = false;
-        let stops = self.consult(thread, Answer::Peek)?;
-        let wait = &mut self.threads[thread].wait;
-        wait.stops = stops;
-        if !stops && wait.questions == 0 && wait.watched.is_empty() {
-            let patient = self.consult(thread, Answer::Patience)?;
-            self.threads[thread].wait.patient = patient;
-        }
+        self.threads[thread].wait.stops = self.consult(thread, Answer::Peek)?;
         Continue(())
     }
 

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
 use lockyard_check::{Check, CheckWord, Explorer, Wakes, afterwards, fence, spawn};
 use lockyard_core::{
-    Deadline, Look,
+    Deadline, FOREVER, Look,
     Ordering::{self, *},
     Platform, TaskId, Woken, Word,
 };
@@ -59,6 +59,7 @@ fn take(step: Step, words: &[CheckWord]) -> Option<u32> {
             &words[at],
             Acquire,
             Look::Poll,
+            FOREVER,
             |now| now != value,
             || match stop {
                 Stop::Never => false,

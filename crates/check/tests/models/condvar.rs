@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use lockyard_check::{Check, CheckWord, Explorer, name, spawn};
-use lockyard_core::{Condvar, Deadline, Event, Look, Ordering::Relaxed, Platform, Word};
+use lockyard_core::{Condvar, Deadline, Event, FOREVER, Look, Ordering::Relaxed, Platform, Word};
 
 use crate::{DEADLINE, explore, guarded::Guarded};
 
@@ -126,7 +126,14 @@ fn nobody_overtakes_an_heir() {
                 flag.guarded.unlock();
             });
             spawn(move || {
-                Check::spin_until(&ready, Relaxed, Look::Poll, |ready| ready == 1, || false);
+                Check::spin_until(
+                    &ready,
+                    Relaxed,
+                    Look::Poll,
+                    FOREVER,
+                    |ready| ready == 1,
+                    || false,
+                );
                 other.guarded.mutex.lock();
                 assert!(other.condvar.notify_one());
                 // SAFETY: locked above.
@@ -159,7 +166,14 @@ fn notify_all() {
                 });
             }
             spawn(move || {
-                Check::spin_until(&ready, Relaxed, Look::Poll, |ready| ready == 2, || false);
+                Check::spin_until(
+                    &ready,
+                    Relaxed,
+                    Look::Poll,
+                    FOREVER,
+                    |ready| ready == 2,
+                    || false,
+                );
                 flag.raise();
                 assert_eq!(flag.condvar.notify_all(), 2);
             });

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use lockyard_check::{
     Check, CheckWord, Explorer, Tracked, afterwards, history, limit_whims, name, spawn,
 };
-use lockyard_core::{Event, Look, Ordering::Relaxed, Platform, Word, osq};
+use lockyard_core::{Event, FOREVER, Look, Ordering::Relaxed, Platform, Word, osq};
 
 use crate::explore;
 
@@ -131,7 +131,14 @@ fn leaving_behind_a_lead_that_stays() {
             spawn(move || {
                 let [leads, left] = &*words;
                 let wait = |word, value| {
-                    Check::spin_until(word, Relaxed, Look::Poll, |now| now == value, || false);
+                    Check::spin_until(
+                        word,
+                        Relaxed,
+                        Look::Poll,
+                        FOREVER,
+                        |now| now == value,
+                        || false,
+                    );
                 };
                 if task == 1 {
                     assert!(queue.osq.lock());

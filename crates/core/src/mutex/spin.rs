@@ -1,16 +1,14 @@
 //! How a mutex's spinners spin: a glance, then in line, as long as the owner
 //! runs; and what they promise meanwhile to the waiters that sleep.
 
-use core::cell::Cell;
-
 use super::{Body, RawMutex};
 use crate::{
     osq,
-    platform::{Deadline, Event, Look, Ordering::*, Platform, Running, TaskId, Word},
+    platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Running, TaskId, Word},
     wait_queue::{AWAKE, HANDOFF, SPINNER},
 };
 
-/// Looks of a glance.
+/// Looks of a glance; half as many after each take that fails.
 const GLANCES: u32 = 32;
 
 /// How a spin ended.
@@ -61,16 +59,25 @@ impl<P: Platform> Body<P> {
     /// Returns whether that took the mutex.
     #[inline]
     pub(super) fn glance(&self, me: TaskId, promise: &mut Promise) -> bool {
-        let looks = Cell::new(0);
-        let tired = || looks.replace(looks.get() + 1) >= GLANCES;
-        while !tired() {
+        let mut looks = GLANCES;
+        while looks > 0 {
             self.promise(promise);
-            // Relaxed is only a hint: `take` acquires.
-            let free = P::spin_until(&self.owner, Relaxed, Look::Poll, |owner| owner == 0, tired);
-            if free.is_some() && self.take(me) {
+            let free = P::spin_until(
+                &self.owner,
+                Relaxed, // only a hint: `take` acquires
+                Look::Poll,
+                looks,
+                |owner| owner == 0,
+                || false,
+            );
+            if free.is_none() {
+                return false;
+            }
+            if self.take(me) {
                 self.spun(promise);
                 return true;
             }
+            looks /= 2;
         }
         false
     }
@@ -177,6 +184,7 @@ impl<P: Platform> Body<P> {
             &self.owner,
             Relaxed, // only a hint: `take` acquires
             look,
+            FOREVER,
             |now| now != TaskId::encode(owner),
             || {
                 if owner.is_some_and(|owner| P::running(owner) == Running::No) {

@@ -15,7 +15,7 @@
 //! (A) happens before (B) and (C) because both of these tasks found the owner's
 //! number in a word: (C) in the tail, (B) in its own `next`.
 
-use lockyard_core::{Look, Ordering::*, Platform, TaskId, Word};
+use lockyard_core::{FOREVER, Look, Ordering::*, Platform, TaskId, Word};
 use lockyard_torture::Lock;
 
 use super::per_task::PerTask;
@@ -69,7 +69,14 @@ impl<P: Platform> Mcs<P> {
             // before (B).
             self.nodes.of(before).next.store(me.number(), Release);
             // Acquire: pairs with (B).
-            P::spin_until(&node.granted, Acquire, Look::Poll, |g| g == YES, || false);
+            P::spin_until(
+                &node.granted,
+                Acquire,
+                Look::Poll,
+                FOREVER,
+                |g| g == YES,
+                || false,
+            );
         }
     }
 
@@ -91,6 +98,7 @@ impl<P: Platform> Mcs<P> {
                 &node.next,
                 Acquire,
                 Look::Poll,
+                FOREVER,
                 |next| next != NOBODY,
                 || false,
             )

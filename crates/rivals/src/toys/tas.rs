@@ -4,7 +4,7 @@
 //! it sees 0, so that the line can rest in its cache; each unlock sends all
 //! waiters after it at once, and whoever is nearest wins.
 
-use lockyard_core::{Look, Ordering::*, Platform, Word};
+use lockyard_core::{FOREVER, Look, Ordering::*, Platform, Word};
 use lockyard_torture::Lock;
 
 use crate::unlocking;
@@ -30,7 +30,14 @@ impl<P: Platform> Tas<P> {
         // Acquire: pairs with the store in `unlock`.
         while self.word.swap(HELD, Acquire) != FREE {
             // Relaxed: only the swap takes the lock.
-            P::spin_until(&self.word, Relaxed, Look::Poll, |w| w == FREE, || false);
+            P::spin_until(
+                &self.word,
+                Relaxed,
+                Look::Poll,
+                FOREVER,
+                |w| w == FREE,
+                || false,
+            );
         }
     }
 

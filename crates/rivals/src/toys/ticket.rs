@@ -4,7 +4,7 @@
 //! first served. All waiters watch one word, and when the one whose turn it is
 //! does not run, nobody gets in.
 
-use lockyard_core::{Look, Ordering::*, Platform, Word};
+use lockyard_core::{FOREVER, Look, Ordering::*, Platform, Word};
 use lockyard_torture::Lock;
 
 use crate::unlocking;
@@ -35,6 +35,7 @@ impl<P: Platform> Ticket<P> {
             &self.serving,
             Acquire,
             Look::Poll,
+            FOREVER,
             |serving| serving == ticket,
             || false,
         );

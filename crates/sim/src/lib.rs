@@ -1,0 +1,246 @@
+//! A simulated machine, and the world that it is for the locks: N CPUs with
+//! caches, SMT and a scheduler; time is simulated, and the same scenario and
+//! seed give the same result on any host.
+//!
+//! ```
+//! use lockyard_core::RawMutex;
+//! use lockyard_sim::{Machine, Policy, Scenario, Sim, work};
+//!
+//! let machine = Machine::find("x86-32c").unwrap();
+//! let scenario = Scenario { machine, seed: 1 };
+//! let mutex = RawMutex::<Sim>::new();
+//! let stats = scenario
+//!     .simulate(&[Policy::Fair; 8], None, |_task| {
+//!         for _ in 0..100 {
+//!             mutex.lock();
+//!             work(50);
+//!             // SAFETY: locked above.
+//!             unsafe { mutex.unlock() };
+//!         }
+//!     })
+//!     .unwrap();
+//! assert!(stats.simulated_ps > 8 * 100 * 50 * 100);
+//! ```
+
+mod agenda;
+mod cache;
+mod engine;
+mod machine;
+mod pace;
+mod placement;
+mod scheduler;
+mod schedules;
+mod smt;
+mod spin;
+mod timeline;
+mod topology;
+mod world;
+
+use std::fmt;
+
+use lockyard_core::Event;
+use lockyard_fiber::{Fiber, Stop};
+
+pub use engine::{SPENDINGS, Spending};
+pub use machine::{Costs, Hypervisor, Machine, Picos, Quota, Refused};
+pub use scheduler::Policy;
+pub use schedules::Strategy;
+pub use timeline::Timeline;
+pub use world::{Sim, SimWord, name, now_ns, work};
+
+use agenda::{Happening, Order};
+use engine::{Engine, Next, State};
+use schedules::Schedule;
+
+/// A machine and a seed: all that a simulation depends on besides its tasks.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// The machine.
+    pub machine: Machine,
+    /// The seed of its jitter.
+    pub seed: u64,
+}
+
+/// When a workload is told to stop.
+pub struct Until<'a> {
+    /// The simulated time from the start.
+    pub time: Picos,
+    /// Tells it.
+    pub stop: &'a dyn Fn(),
+    /// Whether it is to be told at once.
+    pub interrupted: &'a dyn Fn() -> bool,
+}
+
+/// What a simulation was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stats {
+    /// How long it lasted, in simulated picoseconds.
+    pub simulated_ps: Picos,
+    /// When the workload was told to stop, if it was.
+    pub stopped_ps: Option<Picos>,
+    /// What happened: steps of tasks, ticks, timers.
+    pub happened: u64,
+    /// Accesses of words.
+    pub accesses: u64,
+    /// What each task spent its time on, by [`Spending`].
+    pub spent: Vec<[Picos; SPENDINGS]>,
+    /// How often the locks took each rare path, by [`Event`].
+    pub events: [u64; Event::ALL.len()],
+}
+
+/// Why a simulation did not end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failure {
+    /// A task panicked, with this message.
+    Panicked(String),
+    /// Nothing will happen any more, or only for ever the same; the tasks and
+    /// what they are at.
+    Stuck(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(message) => f.write_str(message),
+            Self::Stuck(tasks) => write!(f, "stuck: {tasks}"),
+        }
+    }
+}
+
+/// A workload that has been told to stop, or was never to be told, should end
+/// within this simulated time.
+const PATIENCE: Picos = 60_000_000_000_000;
+
+/// A schedule should end within so many happenings.
+const STEPS: u64 = 100_000;
+
+/// Events between two questions whether to stop at once.
+const QUANTUM: u32 = 1 << 16;
+
+impl Scenario {
+    /// Runs `body(0)` to `body(n - 1)`, each in a task of its own, on the
+    /// machine.
+    ///
+    /// # Errors
+    /// A task panics, or they do not end.
+    ///
+    /// # Panics
+    /// Inside a simulation, or without tasks.
+    pub fn simulate(
+        &self,
+        policies: &[Policy],
+        until: Option<Until<'_>>,
+        body: impl Fn(usize),
+    ) -> Result<Stats, Failure> {
+        let mut engine = Engine::new(&self.machine, self.seed, policies, Order::Time);
+        let end = until.as_ref().map_or(0, |until| until.time);
+        if until.is_some() {
+            engine.agenda.push(end, Happening::Stop);
+        }
+        engine.agenda.push(end + PATIENCE, Happening::Limit);
+        run(engine, until.as_ref(), body).0
+    }
+
+    /// Runs the tasks in one of their schedules, whatever the time that steps
+    /// would take. Returns what happened, too, if `timeline` asks for it.
+    ///
+    /// # Errors
+    /// A task panics, or they do not end.
+    ///
+    /// # Panics
+    /// As [`Scenario::simulate`].
+    pub fn explore(
+        &self,
+        strategy: Strategy,
+        policies: &[Policy],
+        timeline: bool,
+        body: impl Fn(usize),
+    ) -> (Result<Stats, Failure>, Timeline) {
+        let schedule = Schedule::new(strategy, policies.len(), self.seed);
+        let order = Order::Schedule(schedule);
+        let mut engine = Engine::new(&self.machine, self.seed, policies, order);
+        engine.most = STEPS;
+        engine.timeline = timeline.then(Timeline::default);
+        run(engine, None, body)
+    }
+}
+
+fn run(
+    engine: Engine,
+    until: Option<&Until<'_>>,
+    body: impl Fn(usize),
+) -> (Result<Stats, Failure>, Timeline) {
+    let tasks = 0..engine.tasks.len();
+    assert!(!tasks.is_empty(), "a simulation without tasks");
+    world::install(engine);
+    let body = &body;
+    let mut fibers: Vec<_> = tasks.map(|task| Fiber::new(move || body(task))).collect();
+    let (stopped_ps, failure) = drive(&mut fibers, until);
+    let engine = world::uninstall();
+    for (task, fiber) in fibers.into_iter().enumerate() {
+        world::set_me(task); // its guards unlock what it holds
+        drop(fiber);
+    }
+    let stats = Stats {
+        simulated_ps: engine.now,
+        stopped_ps,
+        happened: engine.happened,
+        accesses: engine.accesses,
+        spent: engine.tasks.iter().map(|task| task.spent).collect(),
+        events: engine.events,
+    };
+    let timeline = engine.timeline.unwrap_or_default();
+    (failure.map_or(Ok(stats), Err), timeline)
+}
+
+/// Lets the machine run until its tasks have ended.
+fn drive(fibers: &mut [Fiber<'_>], until: Option<&Until<'_>>) -> (Option<Picos>, Option<Failure>) {
+    let mut stopped = None;
+    let mut quantum = 0;
+    let stop = |stopped: &mut Option<Picos>| {
+        if let (None, Some(until)) = (*stopped, until) {
+            *stopped = world::ask(|engine| engine.now);
+            (until.stop)();
+        }
+    };
+    loop {
+        let next = world::ask(Engine::next).expect("installed before");
+        let task = match next {
+            Next::Resume(task) => task,
+            Next::Stop => {
+                stop(&mut stopped);
+                continue;
+            }
+            Next::Finished => return (stopped, None),
+            Next::Stuck => {
+                let tasks = world::ask(|engine| describe(engine)).unwrap_or_default();
+                return (stopped, Some(Failure::Stuck(tasks)));
+            }
+        };
+        quantum += 1;
+        if quantum % QUANTUM == 0 && until.is_some_and(|until| (until.interrupted)()) {
+            stop(&mut stopped);
+        }
+        world::set_me(task);
+        match fibers[task].resume() {
+            Stop::Paused => {}
+            Stop::Finished => {
+                world::ask(|engine| engine.finish(task));
+            }
+            Stop::Panicked(message) => return (stopped, Some(Failure::Panicked(message))),
+        }
+    }
+}
+
+/// The tasks that have not ended, and what they are at.
+fn describe(engine: &Engine) -> String {
+    let at = |state: State, spending| match (state, spending) {
+        (State::Running, Spending::Spin) => "spins".to_owned(),
+        (state, _) => format!("{state:?}").to_lowercase(),
+    };
+    let tasks: Vec<String> = (engine.tasks.iter().enumerate())
+        .filter(|(_, task)| task.state != State::Done)
+        .map(|(number, task)| format!("task {}: {}", number + 1, at(task.state, task.spending())))
+        .collect();
+    tasks.join(", ")
+}

@@ -1,0 +1,91 @@
+//! Which CPU a task runs on. A woken one goes to the CPU that it last ran on, or
+//! to an idle one that shares a cache with that; a CPU that becomes idle takes a
+//! task from another's queue, and ticks even the queues out.
+
+use std::cmp::Reverse;
+
+use crate::{agenda::TaskIndex, engine::Engine, topology::Cpu};
+
+impl Engine {
+    /// Where a woken task goes.
+    pub(crate) fn place(&self, task: TaskIndex) -> Cpu {
+        let last = self.tasks[task].cpu;
+        let idle = &self.fleet.idle;
+        if idle.contains(last) {
+            return last;
+        }
+        let cores = self.topology.cluster(self.topology.core(last));
+        let cpus = self.topology.cpus_of(cores);
+        if idle.contains_any_in_range(cpus.clone()) {
+            let whole = |cpu: &Cpu| self.core_of(*cpu).activity == 0;
+            let mut free = cpus.filter(|cpu| idle.contains(*cpu));
+            let some = free.clone().next();
+            return free.find(whole).or(some).unwrap_or(last);
+        }
+        let priority = self.tasks[task].policy.priority();
+        if priority == 0 {
+            return last;
+        }
+        // A real-time task goes where it can run.
+        let runs = |cpu: &Cpu| {
+            let current = self.fleet.cpus[*cpu].current;
+            current.map_or(0, |current| self.tasks[current].policy.priority())
+        };
+        let all = 0..self.fleet.cpus.len();
+        let weakest = all.min_by_key(|cpu| (runs(cpu), *cpu != last));
+        weakest.unwrap_or(last)
+    }
+
+    /// A task from another CPU's queue, for one that has nothing to do.
+    pub(crate) fn pull(&mut self, cpu: Cpu) -> Option<TaskIndex> {
+        let from = self.crowded_near(cpu)?;
+        let task = self.pick(from)?;
+        // It brings its claim along, relative to the others.
+        let behind = self.tasks[task]
+            .vruntime
+            .saturating_sub(self.fleet.cpus[from].min_vruntime);
+        self.tasks[task].vruntime = self.fleet.cpus[cpu].min_vruntime + behind;
+        Some(task)
+    }
+
+    /// A CPU with a task in its queue: of the cluster, of the socket, of all.
+    fn crowded_near(&self, cpu: Cpu) -> Option<Cpu> {
+        let core = self.topology.core(cpu);
+        let crowded = &self.fleet.crowded;
+        let first = |cores| {
+            let mut cpus = self.topology.cpus_of(cores);
+            let some = crowded.contains_any_in_range(cpus.clone());
+            some.then(|| cpus.find(|cpu| crowded.contains(*cpu)))?
+        };
+        first(self.topology.cluster(core))
+            .or_else(|| first(self.topology.socket(core)))
+            .or_else(|| first(0..self.topology.cores()))
+    }
+
+    /// Balances: a task that waits here while a CPU idles goes there.
+    pub(crate) fn push_away(&mut self, cpu: Cpu) {
+        if self.fleet.cpus[cpu].queued() == 0 {
+            return;
+        }
+        let Some(idle) = self.fleet.idle.ones().next() else {
+            self.even_out(cpu);
+            return;
+        };
+        if let Some(task) = self.pull(idle) {
+            self.run(idle, task, self.costs.wake);
+        }
+    }
+
+    /// Takes a task from the longest queue if that is longer by two.
+    fn even_out(&mut self, cpu: Cpu) {
+        let mine = self.fleet.cpus[cpu].queued();
+        let longest = (0..self.fleet.cpus.len())
+            .max_by_key(|&other| (self.fleet.cpus[other].queued(), Reverse(other)));
+        let Some(other) = longest else { return };
+        if self.fleet.cpus[other].queued() >= mine + 2
+            && let Some(task) = self.pick(other)
+        {
+            self.enqueue(cpu, task);
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The simulated machine as a world for the locks.
+
+use std::{
+    cell::{Cell, RefCell, UnsafeCell},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use lockyard_core::{
+    Deadline, Event, Look, Ordering, Platform, Running, TaskId, TaskRecord, Woken, Word,
+};
+use lockyard_fiber as fiber;
+
+use crate::{
+    agenda::TaskIndex,
+    engine::{Engine, Kind, Spending, State},
+    machine::Picos,
+    timeline::Timeline,
+};
+
+const MICRO: Picos = 1_000_000;
+
+thread_local! {
+    static ENGINE: RefCell<Option<Engine>> = const { RefCell::new(None) };
+    /// The task whose code runs, also while it is being abandoned.
+    static ME: Cell<TaskIndex> = const { Cell::new(0) };
+    static RECORDS: RefCell<Vec<&'static Record>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The world of the simulated machine. Its tasks are those of
+/// [`simulate`](crate::simulate), numbered from 1 on.
+pub struct Sim;
+
+/// A word of the simulated machine's memory. It lies where it does in this
+/// process, so that words share lines as they would in a real one. Outside a
+/// simulation an access is free.
+pub struct SimWord(AtomicU32);
+
+/// The record of a task, on lines of its own.
+#[repr(align(128))]
+struct Record(UnsafeCell<TaskRecord<Sim>>);
+
+/// Puts a machine into place for the fibers of this thread.
+pub(crate) fn install(engine: Engine) {
+    RECORDS.with_borrow_mut(|records| {
+        for record in records.iter() {
+            // SAFETY: a record is shared by the tasks of a simulation, and by
+            // nobody between two: those of the last are gone (`uninstall`), and
+            // the next have not begun. A record needs no drop.
+            unsafe { record.0.get().write(TaskRecord::new()) };
+        }
+        let missing = engine.tasks.len().saturating_sub(records.len());
+        records.extend((0..missing).map(|_| {
+            let fresh = Record(UnsafeCell::new(TaskRecord::new()));
+            &*Box::leak(Box::new(fresh))
+        }));
+    });
+    ENGINE.with_borrow_mut(|slot| {
+        assert!(slot.is_none(), "a simulation inside a simulation");
+        *slot = Some(engine);
+    });
+}
+
+/// Takes the machine away; accesses are free from then on.
+pub(crate) fn uninstall() -> Engine {
+    ENGINE.take().expect("installed before")
+}
+
+/// The task whose code runs from now on.
+pub(crate) fn set_me(task: TaskIndex) {
+    ME.set(task);
+}
+
+/// Asks the machine, if there is one.
+pub(crate) fn ask<R>(question: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    ENGINE.with_borrow_mut(|engine| engine.as_mut().map(question))
+}
+
+/// Names the words of an object in timelines.
+pub fn name<T>(object: &T, name: &str) {
+    ask(|engine| {
+        if let Some(timeline) = &mut engine.timeline {
+            let start = std::ptr::from_ref(object).addr();
+            timeline.name(start, size_of::<T>(), name.to_owned());
+        }
+    });
+}
+
+/// Writes a line of the timeline about the active task, if there is one.
+fn note(text: impl FnOnce(&Timeline) -> String) {
+    ask(|engine| engine.note(engine.active, text));
+}
+
+/// Does what takes time: `act` says whether that time has passed already.
+fn spend(act: impl FnOnce(&mut Engine) -> bool) {
+    if ask(act) == Some(false) {
+        fiber::pause();
+    }
+}
+
+/// The active task works for so many work units.
+pub fn work(units: u32) {
+    spend(|engine| {
+        let alone = u64::from(units) * engine.costs.work_unit;
+        alone == 0 || engine.work(alone)
+    });
+}
+
+/// The machine's clock, in nanoseconds: what it shows when it has been read.
+pub fn now_ns() -> u64 {
+    spend(|engine| engine.advance(engine.now + engine.costs.clock, Spending::Compute));
+    ask(|engine| engine.now / 1_000).unwrap_or(0)
+}
+
+impl SimWord {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// A read-modify-write.
+    fn update(&self, change: impl FnOnce(&AtomicU32) -> u32) -> u32 {
+        spend(|engine| engine.access(self.address(), Kind::Update));
+        let before = change(&self.0);
+        ask(|engine| engine.updated(self.address()));
+        note(|names| {
+            let after = self.0.load(Relaxed);
+            format!("{} {before:#x} -> {after:#x}", names.word(self.address()))
+        });
+        before
+    }
+}
+
+impl Word for SimWord {
+    const ZERO: Self = Self(AtomicU32::new(0));
+
+    fn load(&self, _: Ordering) -> u32 {
+        let looking = ask(|engine| {
+            let looking = engine.looking;
+            if looking {
+                engine.depends_on(self.address());
+            }
+            looking
+        });
+        if looking == Some(false) {
+            spend(|engine| engine.access(self.address(), Kind::Load));
+            note(|names| {
+                let value = self.0.load(Relaxed);
+                format!("{} is {value:#x}", names.word(self.address()))
+            });
+        }
+        self.0.load(Relaxed)
+    }
+
+    fn store(&self, value: u32, _: Ordering) {
+        self.0.store(value, Relaxed);
+        note(|names| format!("{} := {value:#x}", names.word(self.address())));
+        spend(|engine| engine.access(self.address(), Kind::Store));
+    }
+
+    fn swap(&self, value: u32, _: Ordering) -> u32 {
+        self.update(|word| word.swap(value, Relaxed))
+    }
+
+    fn compare_exchange(&self, old: u32, new: u32, _: Ordering, _: Ordering) -> Result<u32, u32> {
+        let found = self.update(|word| {
+            let result = word.compare_exchange(old, new, Relaxed, Relaxed);
+            result.unwrap_or_else(|found| found)
+        });
+        if found == old { Ok(found) } else { Err(found) }
+    }
+
+    fn fetch_add(&self, value: u32, _: Ordering) -> u32 {
+        self.update(|word| word.fetch_add(value, Relaxed))
+    }
+
+    fn fetch_or(&self, bits: u32, _: Ordering) -> u32 {
+        self.update(|word| word.fetch_or(bits, Relaxed))
+    }
+
+    fn fetch_and(&self, mask: u32, _: Ordering) -> u32 {
+        self.update(|word| word.fetch_and(mask, Relaxed))
+    }
+}
+
+fn index(task: TaskId) -> TaskIndex {
+    task.number() as usize - 1
+}
+
+impl Platform for Sim {
+    type U32 = SimWord;
+
+    /// A wait for an event ends with the event stream's period.
+    const EVENT_SEES_RUNNING: bool = true;
+
+    fn me() -> TaskId {
+        TaskId::new(ME.get() as u32 + 1).expect("counted from 1")
+    }
+
+    fn task(task: TaskId) -> &'static TaskRecord<Self> {
+        RECORDS.with_borrow(|records| {
+            // SAFETY: nobody has an exclusive reference; `install`, which
+            // writes to records, runs when no task exists.
+            unsafe { &*records[index(task)].0.get() }
+        })
+    }
+
+    fn running(task: TaskId) -> Running {
+        match ask(|engine| engine.is_off(index(task))).flatten() {
+            Some(true) => Running::No,
+            Some(false) => Running::Yes,
+            None => Running::Unknown,
+        }
+    }
+
+    fn exists(_: TaskId) -> bool {
+        true
+    }
+
+    fn took() {
+        ask(|engine| {
+            let now = engine.now;
+            engine.tasks[engine.active].pace.took(now);
+        });
+    }
+
+    fn pace() -> Look {
+        ask(|engine| {
+            let now = engine.now;
+            engine.tasks[engine.active].pace.look(now)
+        })
+        .unwrap_or(Look::Poll)
+    }
+
+    fn spin_begin() {
+        ask(Engine::spin_begin);
+    }
+
+    fn need_resched() -> bool {
+        ask(Engine::need_resched).unwrap_or(true)
+    }
+
+    fn spin_until(
+        word: &SimWord,
+        order: Ordering,
+        look: Look,
+        looks: u32,
+        mut done: impl FnMut(u32) -> bool,
+        mut stop: impl FnMut() -> bool,
+    ) -> Option<u32> {
+        ask(|engine| engine.spin_until(word.address(), look, looks));
+        loop {
+            let value = word.load(order);
+            if done(value) {
+                return Some(value);
+            }
+            ask(Engine::look)?;
+            let stops = stop();
+            if ask(|engine| engine.stops_looking(stops))? {
+                return None;
+            }
+            fiber::pause();
+        }
+    }
+
+    fn park(deadline: Option<Deadline>) -> Woken {
+        let deadline = deadline.map(|Deadline(nanos)| nanos.saturating_mul(1_000));
+        let token = |engine: &mut Engine| {
+            let active = engine.active;
+            std::mem::take(&mut engine.tasks[active].token)
+        };
+        if ask(token).unwrap_or(true) {
+            return Woken::Unparked;
+        }
+        spend(|engine| engine.advance(engine.now + engine.costs.park, Spending::Compute));
+        let woken = ask(|engine| {
+            let woken = token(engine);
+            if !woken {
+                engine.note(engine.active, |_| "parks".into());
+                engine.sleep(deadline);
+            }
+            woken
+        });
+        if woken == Some(false) {
+            fiber::pause();
+        }
+        match ask(|engine| engine.tasks[engine.active].timed_out) {
+            Some(true) if woken == Some(false) => Woken::TimedOut,
+            _ => Woken::Unparked,
+        }
+    }
+
+    fn unpark(task: TaskId) {
+        note(|_| format!("unparks task {}", task.number()));
+        let task = index(task);
+        let parked = |engine: &Engine| engine.tasks[task].state == State::Parked;
+        spend(|engine| {
+            let cost = match parked(engine) {
+                true => engine.costs.unpark,
+                false => engine.costs.locked,
+            };
+            engine.advance(engine.now + cost, Spending::Compute)
+        });
+        ask(|engine| {
+            if parked(engine) {
+                engine.wake(task);
+            } else {
+                engine.tasks[task].token = true;
+            }
+        });
+    }
+
+    fn yield_to(_: TaskId) {
+        spend(Engine::yield_now);
+    }
+
+    /// The test and the store are at one moment: nothing comes in between.
+    fn store_if(word: &SimWord, value: u32, guard: &SimWord, expected: u32) -> bool {
+        let passed = guard.load(Ordering::Relaxed) == expected;
+        if passed {
+            word.store(value, Ordering::Release);
+        }
+        passed
+    }
+
+    /// Interrupts every CPU; a store takes effect with its test, so that there
+    /// is nobody to wait for.
+    fn quiesce() {
+        spend(|engine| engine.advance(engine.now + engine.costs.quiesce, Spending::Compute));
+    }
+
+    fn after(nanos: u64) -> Deadline {
+        let now = ask(|engine| engine.now / 1_000).unwrap_or(0);
+        Deadline(now.saturating_add(nanos))
+    }
+
+    fn stamp() -> u32 {
+        ask(|engine| (engine.now / MICRO) as u32).unwrap_or(0)
+    }
+
+    fn elapsed(stamp: u32, micros: u32) -> bool {
+        ask(|engine| {
+            let now = engine.now / MICRO;
+            let passed = (now as u32).wrapping_sub(stamp) as i32;
+            let left = i64::from(micros) + 1 - i64::from(passed);
+            if left > 0 {
+                engine.flips_at((now + left as u64) * MICRO);
+            }
+            left <= 0
+        })
+        .unwrap_or(true)
+    }
+
+    fn passed(deadline: Deadline) -> bool {
+        ask(|engine| {
+            let then = deadline.0.saturating_mul(1_000);
+            if engine.now < then {
+                engine.flips_at(then);
+            }
+            engine.now >= then
+        })
+        .unwrap_or(true)
+    }
+
+    fn event(event: Event) {
+        ask(|engine| {
+            engine.events[event as usize] += 1;
+            engine.note(engine.active, |_| format!("({event:?})"));
+        });
+    }
+}

@@ -1,0 +1,146 @@
+//! Schedules of a small configuration, on a simulated machine: tasks that lock,
+//! try, time out and are preempted, with and without real-time priorities, in
+//! orders that a machine would seldom take. A number is all that a schedule
+//! depends on.
+
+use std::cell::Cell;
+
+use fastrand::Rng;
+use lockyard_core::Platform;
+use lockyard_sim::{Machine, Policy, Scenario, Sim, Strategy, Timeline, work};
+
+/// A lock under exploration.
+pub trait Subject {
+    /// A lock that nobody holds.
+    fn new() -> Self;
+
+    /// Does one of the things that a user of the lock may do, and runs
+    /// `section` whenever the lock is held.
+    fn act(&self, dice: &mut Rng, section: &dyn Fn());
+
+    /// Whether the lock is as it was at first, when no task uses it any more.
+    fn is_free(&self) -> bool;
+
+    /// Names its words in the timeline.
+    fn name(&self);
+}
+
+/// A schedule in which the lock fails.
+#[derive(Debug)]
+pub struct Failure {
+    /// The number of the schedule.
+    pub schedule: u64,
+    /// How it fails, in a line.
+    pub what: String,
+}
+
+/// Runs the schedules of these numbers until one fails, or `stop` says so
+/// between two.
+pub fn run<S: Subject>(
+    tasks: usize,
+    schedules: impl IntoIterator<Item = u64>,
+    stop: impl Fn() -> bool,
+) -> (u64, Option<Failure>) {
+    let mut done = 0;
+    for schedule in schedules {
+        if stop() {
+            break;
+        }
+        done += 1;
+        if let (Err(what), _) = one::<S>(tasks, schedule, false) {
+            return (done, Some(Failure { schedule, what }));
+        }
+    }
+    (done, None)
+}
+
+/// Runs one schedule; returns how it fails, if it does, and what happened.
+pub fn replay<S: Subject>(tasks: usize, schedule: u64) -> (Option<String>, Timeline) {
+    let (result, timeline) = one::<S>(tasks, schedule, true);
+    (result.err(), timeline)
+}
+
+/// What a schedule's number stands for.
+struct Plan {
+    scenario: Scenario,
+    strategy: Strategy,
+    policies: Vec<Policy>,
+    /// How often each task acts.
+    acts: u32,
+}
+
+impl Plan {
+    fn new(tasks: usize, schedule: u64) -> Self {
+        let mut dice = Rng::with_seed(schedule);
+        let machine = Machine::find("x86-32c").expect("a preset is well-formed");
+        let mut machine = machine.resized(dice.usize(1..=tasks), 1);
+        // Short slices, so that there are preemptions; and owners that are
+        // known to be off their CPU at once, or late.
+        machine.costs.tick = dice.u64(10..=1_000) * 1_000_000;
+        machine.costs.slice = machine.costs.tick;
+        machine.costs.off_cpu_seen = dice.u64(0..=1) * 4_000_000;
+        let strategy = match dice.bool() {
+            true => Strategy::Random,
+            false => Strategy::Pct {
+                changes: dice.u32(0..=3),
+                steps: dice.u32(50..=800),
+            },
+        };
+        let real_time = dice.u8(0..4) == 0;
+        let policy = |_| match dice.u8(0..3) {
+            0 if real_time => Policy::Fifo(dice.u8(1..=3)),
+            1 if real_time => Policy::RoundRobin(dice.u8(1..=3)),
+            _ => Policy::Fair,
+        };
+        Self {
+            policies: (0..tasks).map(policy).collect(),
+            acts: dice.u32(2..=5),
+            strategy,
+            scenario: Scenario {
+                machine,
+                seed: schedule,
+            },
+        }
+    }
+}
+
+fn one<S: Subject>(tasks: usize, schedule: u64, timeline: bool) -> (Result<(), String>, Timeline) {
+    let plan = Plan::new(tasks, schedule);
+    let lock = S::new();
+    // Who is inside, plus 1: the tasks share one thread of this machine.
+    let inside = Cell::new(0);
+    let body = |task: usize| {
+        let mut dice = Rng::with_seed(schedule ^ (task as u64 + 1) << 32);
+        if task == 0 {
+            lock.name();
+        }
+        let length = dice.u32(0..400);
+        let section = || {
+            let other = inside.replace(task + 1);
+            assert!(
+                other == 0,
+                "tasks {other} and {} are inside at once",
+                task + 1
+            );
+            work(length);
+            inside.set(0);
+        };
+        for _ in 0..plan.acts {
+            if dice.u8(0..3) == 0 {
+                // Comes back at any moment, and with its priority.
+                Sim::park(Some(Sim::after(dice.u64(0..50_000))));
+            }
+            lock.act(&mut dice, &section);
+            work(dice.u32(0..400));
+        }
+    };
+    let (result, timeline) = plan
+        .scenario
+        .explore(plan.strategy, &plan.policies, timeline, body);
+    let result = match result {
+        Err(failure) => Err(failure.to_string()),
+        Ok(_) if !lock.is_free() => Err("the lock is not free when all have left".to_owned()),
+        Ok(_) => Ok(()),
+    };
+    (result, timeline)
+}

@@ -1,0 +1,51 @@
+//! Schedules of our locks on the simulated machine: none may fail. The broken
+//! twins say which of these catches them.
+
+use lockyard_core::osq;
+use lockyard_torture::{
+    explore::{self, Subject},
+    subjects::{Guarded, Mutex},
+};
+
+/// Schedules of two, of three and of four tasks.
+const SCHEDULES: u64 = 3_000;
+
+fn survives<S: Subject>(name: &str) {
+    let mut before = 0;
+    for tasks in 2..=4 {
+        let (done, failure) = explore::run::<S>(tasks, 0..SCHEDULES, || false);
+        if let Some(explore::Failure { schedule, what }) = failure {
+            panic!(
+                "{name} with {tasks} tasks: {what}\nin execution {}: schedule {schedule}",
+                before + done
+            );
+        }
+        assert_eq!(done, SCHEDULES);
+        before += done;
+    }
+}
+
+#[test]
+fn mutex() {
+    survives::<Mutex<osq::Event>>("mutex");
+}
+
+#[test]
+fn mutex_poll() {
+    survives::<Mutex<osq::Poll>>("mutex:poll");
+}
+
+#[test]
+fn condvar() {
+    survives::<Guarded<osq::Event>>("condvar");
+}
+
+#[test]
+fn a_schedule_is_the_same_each_time() {
+    let run = || explore::replay::<Mutex<osq::Event>>(4, 7);
+    let ((first, first_timeline), (second, second_timeline)) = (run(), run());
+    assert_eq!(first, second);
+    let text = first_timeline.to_string();
+    assert!(text.contains("mutex[0]"), "{text}");
+    assert_eq!(text, second_timeline.to_string());
+}
