@@ -8,7 +8,7 @@ use std::{
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{compare, failure::Failure, locks, locktest, screen, usage};
+use crate::{calibrate, compare, failure::Failure, locks, locktest, screen, usage};
 
 /// The lab for sleeping locks: lists them, loads them, compares them.
 ///
@@ -28,6 +28,7 @@ enum Command {
     Locks(locks::Args),
     Locktest(locktest::Args),
     Compare(compare::Args),
+    Calibrate(calibrate::Args),
 }
 
 /// Parses `args`, does what they ask, and returns the exit status.
@@ -41,6 +42,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Command::Locks(args) => locks::run(&args),
                 Command::Locktest(args) => locktest::run(&args),
                 Command::Compare(args) => compare::run(&args),
+                Command::Calibrate(args) => calibrate::run(&args),
             }
         });
     match done {

@@ -1,6 +1,8 @@
 //! The rare paths that our locks took, counted while a run lasts.
 
+use lockyard_core::Event;
 use lockyard_linux::events;
+use lockyard_sim::Stats;
 use serde::{Serialize, Serializer};
 
 /// How often each event happened, in the order of the locks' own list.
@@ -22,6 +24,13 @@ impl Events {
         let counts = events::take();
         let named = counts.map(|(event, n)| (format!("{event:?}"), n));
         (result, Some(Self(named.collect())))
+    }
+
+    /// The events of a simulation.
+    pub fn of(stats: &Stats) -> Self {
+        let counts = Event::ALL.into_iter().zip(stats.events);
+        let named = counts.map(|(event, n)| (format!("{event:?}"), n));
+        Self(named.collect())
     }
 
     /// The events that happened and how often.

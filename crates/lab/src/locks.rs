@@ -22,7 +22,7 @@ pub struct Args {
 struct Row {
     name: &'static str,
     kind: Kind,
-    worlds: [World; 1],
+    worlds: Vec<World>,
     size_bytes: usize,
     about: &'static str,
     /// Why the lock cannot run here; null when it can.
@@ -34,7 +34,7 @@ impl From<Entry> for Row {
         Self {
             name: entry.name,
             kind: entry.kind,
-            worlds: [World::Native],
+            worlds: entry.worlds(),
             size_bytes: entry.size,
             about: entry.about,
             unavailable: entry.unavailable(),
@@ -68,10 +68,11 @@ fn table(rows: &[Row]) -> String {
             Some(why) => format!("{}; not available: {why}", row.about),
             None => row.about.into(),
         };
+        let worlds: Vec<_> = row.worlds.iter().map(|world| world.name()).collect();
         table.add_row([
             row.name.into(),
             row.kind.name().into(),
-            row.worlds.map(World::name).join(", ").into(),
+            worlds.join(", ").into(),
             right(row.size_bytes.into()),
             about.into(),
         ]);

@@ -1,6 +1,6 @@
 //! `lockyard locktest`: the microbenchmark of seeds 001 and 003.
 
-use std::{thread::available_parallelism, time::Duration};
+use std::time::Duration;
 
 use lockyard_torture::{interrupted, locktest::Config};
 
@@ -8,16 +8,24 @@ use crate::{
     events::Events,
     failure::Failure,
     measure,
+    place::{self, Place},
     record::Record,
     registry::{self, Entry, Kind},
     screen::{self, Screen},
-    values::{self, World},
+    values,
 };
+
+/// How long a run lasts when nothing else is asked for. Nothing disturbs a
+/// simulated machine, so that less time says as much; and it costs more.
+const SECONDS: Duration = Duration::from_secs(1);
+const SIMULATED: Duration = Duration::from_millis(10);
 
 /// Load locks: threads loop lock, work, unlock, work
 ///
 /// Each thread loops: lock, LOAD work units, unlock, GAP work units. A work
-/// unit is about a nanosecond; the first line says how long it is here.
+/// unit is about a nanosecond; the output says how long it is on the machine.
+/// On a simulated machine all times are its own, and the same command gives the
+/// same output.
 #[derive(clap::Args)]
 pub struct Args {
     /// Locks to load, one after the other
@@ -30,10 +38,11 @@ pub struct Args {
     #[arg(allow_negative_numbers = true)]
     threads: Vec<usize>,
 
-    /// How long each run lasts, in seconds
-    #[arg(long, value_name = "S", default_value = "1", value_parser = values::seconds)]
+    /// How long each run lasts, in seconds [default: 1; 0.01 in the simulated
+    /// world]
+    #[arg(long, value_name = "S", value_parser = values::seconds)]
     #[arg(allow_negative_numbers = true)]
-    seconds: Duration,
+    seconds: Option<Duration>,
 
     /// Work units inside the critical section
     #[arg(long, value_name = "UNITS", default_value = "1", value_parser = values::units)]
@@ -45,9 +54,8 @@ pub struct Args {
     #[arg(allow_negative_numbers = true)]
     gap: u32,
 
-    /// The world to run in
-    #[arg(long, default_value = "native", value_enum)]
-    world: World,
+    #[command(flatten)]
+    place: place::Flags,
 
     /// How often to run everything
     #[arg(long, value_name = "R", default_value = "1", value_parser = values::runs)]
@@ -61,7 +69,7 @@ pub struct Args {
     #[arg(allow_negative_numbers = true)]
     sample: Option<u32>,
 
-    /// Seed of the sampling; run R uses N + R - 1
+    /// Seed of the sampling, and of the simulated machine; run R uses N + R - 1
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::seed)]
     #[arg(allow_negative_numbers = true)]
     seed: u64,
@@ -77,16 +85,13 @@ pub struct Args {
 
 /// Runs the microbenchmark for each run, lock and number of threads.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let locks = registry::named(&args.lock)?;
-    let threads = threads(args);
-    measure::can_start(threads.iter().copied().max().unwrap_or(1))?;
-
-    let runs = args.runs as usize * locks.len() * threads.len();
-    let screen = Screen::new(runs as u64, args.seconds * runs as u32);
+    let plan = Plan::new(args)?;
+    let runs = plan.runs();
+    let screen = Screen::new(runs as u64, plan.planned());
     if !args.json {
-        screen.print(&format!("Work unit = {:.2} ns\n", measure::work_unit_ns()))?;
+        screen.print(&plan.header())?;
     }
-    let done = all(args, &locks, &threads, &screen);
+    let done = plan.all(&screen);
     if interrupted() {
         let ended = screen.count();
         screen::log(&format!(
@@ -97,69 +102,121 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     done
 }
 
-fn threads(args: &Args) -> Vec<usize> {
-    if args.threads.is_empty() {
-        return vec![available_parallelism().map_or(1, usize::from)];
-    }
-    values::distinct(&args.threads)
+/// What the flags ask for.
+struct Plan<'a> {
+    args: &'a Args,
+    place: Place,
+    locks: Vec<Entry>,
+    threads: Vec<usize>,
+    duration: Duration,
 }
 
-fn all(args: &Args, locks: &[Entry], threads: &[usize], screen: &Screen) -> Result<(), Failure> {
-    for run in 1..=args.runs {
-        for lock in locks {
-            if !args.json {
-                screen.print(&header(args, lock, run))?;
-            }
-            for &threads in threads {
-                screen.begins(format!("{} with {threads} threads", lock.name));
-                let record = one(args, lock, threads, run)?;
-                screen.ended();
-                let text = if args.json {
-                    screen::json_lines(&[record])
-                } else {
-                    record.text()
-                };
-                screen.print(&text)?;
-                if interrupted() {
-                    return Ok(());
+impl<'a> Plan<'a> {
+    fn new(args: &'a Args) -> Result<Self, Failure> {
+        let place = args.place.place()?;
+        let threads = match args.threads[..] {
+            [] => vec![place.cpus()],
+            _ => values::distinct(&args.threads),
+        };
+        let locks = registry::named(&args.lock, place.world())?;
+        place.can_start(threads.iter().copied().max().unwrap_or(1))?;
+        let default = match place {
+            Place::Here => SECONDS,
+            Place::Simulated(_) => SIMULATED,
+        };
+        Ok(Self {
+            args,
+            place,
+            locks,
+            threads,
+            duration: args.seconds.unwrap_or(default),
+        })
+    }
+
+    fn runs(&self) -> usize {
+        self.args.runs as usize * self.locks.len() * self.threads.len()
+    }
+
+    /// How long all runs will take, where that is known.
+    fn planned(&self) -> Option<Duration> {
+        let all = self.duration * self.runs() as u32;
+        matches!(self.place, Place::Here).then_some(all)
+    }
+
+    /// What is true of all runs.
+    fn header(&self) -> String {
+        match &self.place {
+            Place::Here => format!("Work unit = {:.2} ns\n", measure::work_unit_ns()),
+            Place::Simulated(machine) => format!(
+                "Simulated machine = {}: {}\nWork unit = {:.2} ns\n",
+                place::titled(machine),
+                machine.about,
+                place::nanos(machine.costs.work_unit)
+            ),
+        }
+    }
+
+    fn all(&self, screen: &Screen) -> Result<(), Failure> {
+        for run in 1..=self.args.runs {
+            for lock in &self.locks {
+                if !self.args.json {
+                    screen.print(&self.title(lock, run))?;
+                }
+                for &threads in &self.threads {
+                    screen.begins(format!("{} with {threads} threads", lock.name));
+                    let record = self.one(lock, threads, run)?;
+                    screen.ended();
+                    let text = if self.args.json {
+                        screen::json_lines(&[record])
+                    } else {
+                        record.text()
+                    };
+                    screen.print(&text)?;
+                    if interrupted() {
+                        return Ok(());
+                    }
                 }
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-fn one(args: &Args, lock: &Entry, threads: usize, run: u32) -> Result<Record, Failure> {
-    let config = Config {
-        threads,
-        duration: args.seconds,
-        load: args.load,
-        gap: args.gap,
-        sample: args
-            .sample
-            .unwrap_or_else(|| measure::sampling(args.load, args.gap)),
-        seed: args.seed.wrapping_add(u64::from(run) - 1),
-    };
-    let counted = args.events && lock.kind == Kind::Ours;
-    let (report, events) = Events::during(counted, || match args.world {
-        World::Native => measure::locktest(lock, &config),
-    });
-    Ok(Record {
-        events,
-        ..Record::new(args.world, lock.name, &config, run, &report?)
-    })
-}
+    fn one(&self, lock: &Entry, threads: usize, run: u32) -> Result<Record, Failure> {
+        let Args { load, gap, .. } = *self.args;
+        let config = Config {
+            threads,
+            duration: self.duration,
+            load,
+            gap,
+            sample: (self.args.sample).unwrap_or_else(|| self.place.sampling(load, gap)),
+            seed: self.args.seed.wrapping_add(u64::from(run) - 1),
+        };
+        let counted = self.args.events && lock.kind == Kind::Ours;
+        let here = matches!(self.place, Place::Here);
+        let (measured, native) = Events::during(counted && here, || {
+            measure::locktest(&self.place, lock, &config)
+        });
+        let measured = measured?;
+        let simulated = measured.stats.as_ref().filter(|_| counted);
+        Ok(Record {
+            events: native.or(simulated.map(Events::of)),
+            ..Record::new(&self.place, lock.name, &config, run, &measured)
+        })
+    }
 
-/// The seeds' header; what they do not have stands at its end, when used.
-fn header(args: &Args, lock: &Entry, run: u32) -> String {
-    let (name, seconds) = (lock.name, args.seconds.as_secs_f64());
-    let mut more = String::new();
-    if args.gap > 0 {
-        more += &format!(", gap = {}", args.gap);
+    /// The seeds' header; what they do not have stands at its end, when used.
+    fn title(&self, lock: &Entry, run: u32) -> String {
+        let Args {
+            load, gap, runs, ..
+        } = *self.args;
+        let mut more = String::new();
+        if gap > 0 {
+            more += &format!(", gap = {gap}");
+        }
+        if runs > 1 {
+            more += &format!(", run = {run} of {runs}");
+        }
+        let (name, seconds) = (lock.name, self.duration.as_secs_f64());
+        format!("Running locktest with {name} [runtime = {seconds}s, load = {load}{more}]\n")
     }
-    if args.runs > 1 {
-        more += &format!(", run = {run} of {}", args.runs);
-    }
-    let load = args.load;
-    format!("Running locktest with {name} [runtime = {seconds}s, load = {load}{more}]\n")
 }

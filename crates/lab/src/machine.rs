@@ -124,7 +124,7 @@ impl Topology {
 }
 
 /// The entries of `directory` that are called `stem` and a number.
-fn numbered(directory: &str, stem: &str) -> Vec<String> {
+pub fn numbered(directory: &str, stem: &str) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names
@@ -136,7 +136,8 @@ fn numbered(directory: &str, stem: &str) -> Vec<String> {
         .collect()
 }
 
-fn line(path: &str) -> Option<String> {
+/// The first line of a file, `None` if it is empty or there is none.
+pub fn line(path: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.lines().next()?.trim();
     (!line.is_empty()).then(|| line.into())

@@ -1,6 +1,7 @@
 //! The lab's command: lists locks, loads them and compares them with their
 //! rivals.
 
+mod calibrate;
 mod cli;
 mod compare;
 mod events;
@@ -11,9 +12,11 @@ mod locktest;
 mod machine;
 mod measure;
 mod ours;
+mod place;
 mod record;
 mod registry;
 mod screen;
+mod simulation;
 mod usage;
 mod values;
 

@@ -1,20 +1,22 @@
-//! Runs on this machine.
+//! Runs, and what this machine's own need.
 
 use std::{
     any::Any,
+    env,
     hint::black_box,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{self, AssertUnwindSafe, catch_unwind},
     sync::Mutex,
     thread,
     time::Instant,
 };
 
+use lockyard_sim::{Machine, Scenario, Stats};
 use lockyard_torture::{
     Host, Native,
     locktest::{Config, Report},
 };
 
-use crate::{failure::Failure, registry::Entry};
+use crate::{failure::Failure, place::Place, registry::Entry};
 
 /// Nanoseconds that one work unit takes: the least of a few attempts.
 pub fn work_unit_ns() -> f64 {
@@ -39,29 +41,92 @@ pub fn clock_ns() -> u64 {
     all[all.len() / 2]
 }
 
-/// How seldom to sample waits: one acquisition in so many, on average.
-///
-/// A sample reads the clock twice, which also drains the processor's pipeline:
-/// about 100 ns. An operation without contention takes about 5 ns and its work;
-/// the samples may slow it by 2 %.
-pub fn sampling(load: u32, gap: u32) -> u32 {
-    const SAMPLE_NS: f64 = 100.0;
-    const OPERATION_NS: f64 = 5.0;
-    const SLOWER: f64 = 0.02;
-    let operation = OPERATION_NS + f64::from(load) + f64::from(gap);
-    (SAMPLE_NS / (SLOWER * operation)).ceil() as u32
+/// What decides how seldom to sample.
+pub struct Costs {
+    /// A sample: the clock is read twice.
+    pub sample_ns: f64,
+    /// An operation without contention and without work.
+    pub operation_ns: f64,
+    /// A work unit.
+    pub unit_ns: f64,
 }
 
-/// Runs the microbenchmark on a lock.
+/// What they are about on this machine. Reading the clock also drains the
+/// processor's pipeline.
+pub const COSTS: Costs = Costs {
+    sample_ns: 100.0,
+    operation_ns: 5.0,
+    unit_ns: 1.0,
+};
+
+/// How seldom to sample waits: one acquisition in so many, on average. The
+/// samples may slow an operation without contention by 2 %.
+pub fn sampling(load: u32, gap: u32, costs: &Costs) -> u32 {
+    const SLOWER: f64 = 0.02;
+    let work = costs.unit_ns * (f64::from(load) + f64::from(gap));
+    let seldom = costs.sample_ns / (SLOWER * (costs.operation_ns + work));
+    seldom.ceil().max(1.0) as u32
+}
+
+/// What was measured.
+pub struct Measured {
+    /// By the workload.
+    pub report: Report,
+    /// By the simulated machine.
+    pub stats: Option<Stats>,
+}
+
+/// Runs the microbenchmark on a lock. A simulation's seed is that of the
+/// sampling.
 ///
 /// # Errors
-/// The lock let two threads in at once.
-pub fn locktest(entry: &Entry, config: &Config) -> Result<Report, Failure> {
-    catch_unwind(AssertUnwindSafe(|| entry.locktest(config))).map_err(|panic| {
+/// The lock let two threads in at once; in a simulation, also when a thread
+/// panicked or they never ended.
+pub fn locktest(place: &Place, entry: &Entry, config: &Config) -> Result<Measured, Failure> {
+    let measured = match place {
+        Place::Here => catch_unwind(AssertUnwindSafe(|| Measured {
+            report: entry.locktest(config),
+            stats: None,
+        })),
+        Place::Simulated(machine) => quietly(|| simulate(machine, entry, config)),
+    };
+    measured.map_err(|panic| {
         let (name, threads) = (entry.name, config.threads);
+        let on = match place {
+            Place::Here => String::new(),
+            Place::Simulated(machine) => {
+                format!(" on {} with seed {}", machine.name, config.seed)
+            }
+        };
         let why = message(panic.as_ref());
-        Failure::Check(format!("{name} failed with {threads} threads: {why}"))
+        Failure::Check(format!("{name} failed with {threads} threads{on}: {why}"))
     })
+}
+
+fn simulate(machine: &Machine, entry: &Entry, config: &Config) -> Measured {
+    let scenario = Scenario {
+        machine: machine.clone(),
+        seed: config.seed,
+    };
+    let (report, stats) = entry.simulate(scenario, config);
+    Measured {
+        report,
+        stats: Some(stats),
+    }
+}
+
+/// Catches a panic of a simulation before it is printed: its message is in the
+/// result, and a simulation can be repeated with `RUST_BACKTRACE` set.
+fn quietly<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
+    let work = AssertUnwindSafe(work);
+    if env::var_os("RUST_BACKTRACE").is_some() {
+        return catch_unwind(work);
+    }
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(|_| ()));
+    let result = catch_unwind(work);
+    panic::set_hook(usual);
+    result
 }
 
 fn message(panic: &(dyn Any + Send)) -> String {

@@ -1,13 +1,12 @@
 //! Our locks as the workloads take them: the way their users call them.
 
-use lockyard::{RawMutex, osq::Wait};
-use lockyard_linux::Linux;
+use lockyard_core::{Platform, RawMutex, osq::Wait};
 use lockyard_torture::Lock;
 
-/// [`lockyard::Mutex`]; `W` is how its spin queue waits.
-pub struct Mutex<W: Wait<Linux>>(lock_api::Mutex<RawMutex<W>, ()>);
+/// `lockyard::Mutex` in the world `P`; `W` is how its spin queue waits.
+pub struct Mutex<P: Platform, W: Wait<P>>(lock_api::Mutex<RawMutex<P, W>, ()>);
 
-impl<W: Wait<Linux>> Lock for Mutex<W> {
+impl<P: Platform, W: Wait<P>> Lock for Mutex<P, W> {
     fn new() -> Self {
         Self(lock_api::Mutex::new(()))
     }

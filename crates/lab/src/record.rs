@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
-use lockyard_torture::locktest::{Config, Report};
+use lockyard_torture::locktest::Config;
 use serde::Serialize;
 
-use crate::{events::Events, format, values::World};
+use crate::{
+    events::Events, format, measure::Measured, place::Place, simulation::Simulation, values::World,
+};
 
 /// One run, as `--json` prints it: the field order is part of the interface.
 #[derive(Clone, Debug, Serialize)]
@@ -52,20 +54,30 @@ pub struct Record {
     /// The rare paths taken, when they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Events>,
+    /// In the simulated world: what the simulation was.
+    #[serde(flatten)]
+    pub simulation: Option<Simulation>,
 }
 
 impl Record {
     /// The record of a run of `lock`.
     pub fn new(
-        world: World,
+        place: &Place,
         lock: &'static str,
         config: &Config,
         run: u32,
-        report: &Report,
+        measured: &Measured,
     ) -> Self {
+        let Measured { report, stats } = measured;
         let threads = config.threads;
+        let simulation = match (place, stats) {
+            (Place::Simulated(machine), Some(stats)) => {
+                Some(Simulation::new(&machine.name, stats, report.total()))
+            }
+            _ => None,
+        };
         Self {
-            world,
+            world: place.world(),
             lock,
             threads,
             seconds: report.elapsed_ns as f64 / 1e9,
@@ -85,6 +97,7 @@ impl Record {
             sample: config.sample,
             wait_samples: report.waits.len(),
             events: None,
+            simulation,
         }
     }
 
@@ -106,6 +119,9 @@ impl Record {
             format::time(self.wait_max_ns),
             self.jain,
         );
+        if let Some(simulation) = &self.simulation {
+            text += &simulation.text(&head);
+        }
         if let Some(events) = &self.events {
             let happened = events.happened();
             let all: Vec<_> = happened

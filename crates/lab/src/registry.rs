@@ -1,15 +1,17 @@
 //! Every lock that the lab knows, by name.
 
 use clap::builder::PossibleValuesParser;
-use lockyard::osq;
+use lockyard_core::osq::{Event, Poll, Wait};
+use lockyard_linux::Linux;
 use lockyard_rivals as rivals;
+use lockyard_sim::{Scenario, Sim, Stats};
 use lockyard_torture::{
-    Lock, Native,
+    Native, Simulated,
     locktest::{self, Config, Report},
 };
 use serde::Serialize;
 
-use crate::{failure::Failure, ours::Mutex};
+use crate::{failure::Failure, ours::Mutex, values::World};
 
 /// Our lock when none is named.
 pub const DEFAULT: &str = "mutex";
@@ -50,17 +52,31 @@ pub struct Entry {
     pub about: &'static str,
     available: fn() -> Result<(), String>,
     locktest: fn(&Config) -> Report,
+    simulate: Option<rivals::Simulate>,
 }
 
 impl Entry {
-    fn ours<L: Lock>(name: &'static str, about: &'static str) -> Self {
+    fn mutex<W: Wait<Linux> + Wait<Sim>>(name: &'static str, about: &'static str) -> Self {
         Self {
             name,
             kind: Kind::Ours,
-            size: size_of::<L>(),
+            size: size_of::<Mutex<Linux, W>>(),
             about,
             available: || Ok(()),
-            locktest: locktest::run::<Native, L>,
+            locktest: locktest::run::<Native, Mutex<Linux, W>>,
+            simulate: Some(|scenario, config| {
+                Simulated::on(scenario, || {
+                    locktest::run::<Simulated, Mutex<Sim, W>>(config)
+                })
+            }),
+        }
+    }
+
+    /// The worlds that the lock runs in.
+    pub fn worlds(&self) -> Vec<World> {
+        match self.simulate {
+            None => vec![World::Native],
+            Some(_) => vec![World::Native, World::Sim],
         }
     }
 
@@ -69,12 +85,22 @@ impl Entry {
         (self.available)().err()
     }
 
-    /// Runs the microbenchmark on it.
+    /// Runs the microbenchmark on it, on this machine.
     ///
     /// # Panics
     /// When the lock let two threads in at once.
     pub fn locktest(&self, config: &Config) -> Report {
         (self.locktest)(config)
+    }
+
+    /// Runs the microbenchmark on it, on a simulated machine.
+    ///
+    /// # Panics
+    /// When the lock does not run there, let two tasks in at once, or never
+    /// let them end.
+    pub fn simulate(&self, scenario: Scenario, config: &Config) -> (Report, Stats) {
+        let simulate = self.simulate.expect("the lock runs in the simulated world");
+        simulate(scenario, config)
     }
 }
 
@@ -90,6 +116,7 @@ impl From<rivals::Entry> for Entry {
             about: entry.about,
             available: entry.available,
             locktest: entry.locktest,
+            simulate: entry.simulate,
         }
     }
 }
@@ -97,11 +124,11 @@ impl From<rivals::Entry> for Entry {
 /// Every lock: ours first.
 pub fn all() -> Vec<Entry> {
     let ours = [
-        Entry::ours::<Mutex<osq::Event>>(
+        Entry::mutex::<Event>(
             DEFAULT,
             "spins in a queue while the owner runs, sleeps when not",
         ),
-        Entry::ours::<Mutex<osq::Poll>>(
+        Entry::mutex::<Poll>(
             "mutex:poll",
             "the same, but polling in its queue (before seed 001)",
         ),
@@ -118,13 +145,22 @@ pub fn parser() -> PossibleValuesParser {
 /// The locks of these names, in this order, each once.
 ///
 /// # Errors
-/// One of them cannot run here.
-pub fn named(names: &[String]) -> Result<Vec<Entry>, Failure> {
+/// One of them does not run in that world, or cannot on this machine.
+pub fn named(names: &[String], world: World) -> Result<Vec<Entry>, Failure> {
     let all = all();
     let mut found: Vec<Entry> = Vec::new();
     for name in crate::values::distinct(names) {
         let entry = all.iter().find(|entry| entry.name == name);
         let entry = entry.expect("the parser lets only known names through");
+        if !entry.worlds().contains(&world) {
+            let those = all.iter().filter(|entry| entry.worlds().contains(&world));
+            let those: Vec<_> = those.map(|entry| entry.name).collect();
+            return Err(Failure::Usage(format!(
+                "--lock '{name}' does not run with --world {}: use one of {}",
+                world.name(),
+                those.join(", ")
+            )));
+        }
         if let Some(why) = entry.unavailable() {
             return Err(Failure::Usage(format!(
                 "--lock '{name}' cannot run here: {why}"
@@ -133,4 +169,103 @@ pub fn named(names: &[String]) -> Result<Vec<Entry>, Failure> {
         found.push(entry.clone());
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lockyard_core::Platform;
+    use lockyard_sim::Machine;
+    use lockyard_torture::Lock;
+
+    use super::*;
+    use crate::{measure, place::Place};
+
+    /// Lets everybody in.
+    struct Open;
+
+    impl Lock for Open {
+        fn new() -> Self {
+            Self
+        }
+        fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+            section()
+        }
+    }
+
+    /// Lets nobody in.
+    struct Shut;
+
+    impl Lock for Shut {
+        fn new() -> Self {
+            Self
+        }
+        fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+            while Sim::stamp() < u32::MAX {
+                Sim::park(None);
+            }
+            section()
+        }
+    }
+
+    /// Gives up.
+    struct Faulty;
+
+    impl Lock for Faulty {
+        fn new() -> Self {
+            Self
+        }
+        fn with<R>(&self, _: impl FnOnce() -> R) -> R {
+            panic!("on purpose,\non two lines")
+        }
+    }
+
+    /// What is said when `L` fails in a simulation.
+    fn failure<L: Lock>() -> String {
+        let entry = Entry {
+            name: "broken",
+            simulate: Some(|scenario, config| {
+                Simulated::on(scenario, || locktest::run::<Simulated, L>(config))
+            }),
+            ..all().swap_remove(0)
+        };
+        let config = Config {
+            threads: 2,
+            duration: Duration::from_millis(1),
+            load: 1000, // longer than a core may keep a line to itself
+            gap: 0,
+            sample: 32,
+            seed: 7,
+        };
+        let machine = Machine::find("x86-32c").expect("it comes with the simulator");
+        match measure::locktest(&Place::Simulated(Box::new(machine)), &entry, &config) {
+            Err(Failure::Check(line)) => line,
+            _ => panic!("a broken lock passed"),
+        }
+    }
+
+    #[test]
+    fn a_simulation_that_fails_is_one_line_that_says_how_to_repeat_it() {
+        let lines = [
+            (failure::<Open>(), "two tasks in at once"),
+            (failure::<Shut>(), "stuck: task 1: parked, task 2: parked"),
+            (failure::<Faulty>(), "on purpose,"),
+        ];
+        for (line, why) in lines {
+            let head = "broken failed with 2 threads on x86-32c with seed 7: ";
+            let said = line.strip_prefix(head).expect(&line);
+            assert!(said.contains(why) && !said.contains('\n'), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_lock_that_is_generic_over_its_world_runs_in_both() {
+        let both = all()
+            .into_iter()
+            .filter(|e| e.worlds().contains(&World::Sim));
+        let names: Vec<_> = both.map(|entry| entry.name).collect();
+        let expected = ["mutex", "mutex:poll", "tas", "ticket", "mcs", "drepper"];
+        assert_eq!(names, expected);
+    }
 }

@@ -2,30 +2,50 @@
 
 use std::{
     io::{self, Write},
+    thread,
     time::Duration,
 };
 
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Prints results beside a progress bar, which shows only when stderr is a
-/// terminal and the work is planned to last over a second.
+/// terminal and the work is planned to last over a second, or has.
 pub struct Screen(ProgressBar);
 
 impl Screen {
-    /// A screen for so many runs, planned to last so long altogether.
-    pub fn new(runs: u64, planned: Duration) -> Self {
-        if planned <= Duration::from_secs(1) {
+    /// A screen for so many runs, planned to last so long altogether; how long
+    /// simulations will take is not known.
+    pub fn new(runs: u64, planned: impl Into<Option<Duration>>) -> Self {
+        let planned = planned.into();
+        if planned.is_some_and(|planned| planned <= SECOND) {
             return Self(ProgressBar::hidden());
         }
-        let template = "{elapsed} of about {prefix} {bar:20} {pos}/{len} runs  {wide_msg}";
+        let about = planned.map(|planned| format!(" of about {:.0}s", planned.as_secs_f64()));
+        let template = "{elapsed}{prefix} {bar:20} {pos}/{len} runs  {wide_msg}";
         let style = ProgressStyle::with_template(template).expect("the template is valid");
-        let bar = ProgressBar::new(runs)
+        let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::hidden())
             .with_style(style)
-            .with_prefix(format!("{:.0}s", planned.as_secs_f64()));
-        // Drawn between runs; and once a second, so that it moves in long ones.
-        bar.enable_steady_tick(Duration::from_secs(1));
+            .with_prefix(about.unwrap_or_default());
+        let show = |bar: &ProgressBar| {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            // Drawn between runs; and once a second, so that it moves in long ones.
+            bar.enable_steady_tick(SECOND);
+        };
+        if planned.is_some() {
+            show(&bar);
+        } else {
+            let later = bar.clone();
+            thread::spawn(move || {
+                thread::sleep(SECOND);
+                if !later.is_finished() {
+                    show(&later);
+                }
+            });
+        }
         Self(bar)
     }
 

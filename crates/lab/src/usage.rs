@@ -20,12 +20,16 @@ pub fn one_line(error: &Error, command: &Command) -> String {
             did_you_mean(error, ContextKind::SuggestedArg)
         ),
         ErrorKind::InvalidSubcommand => format!(
-            "'{}' is not a subcommand: use one of locks, locktest, compare{}",
+            "'{}' is not a subcommand: use one of {}{}",
             text(ContextKind::InvalidSubcommand),
+            subcommands(command),
             did_you_mean(error, ContextKind::SuggestedSubcommand)
         ),
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "no subcommand: use one of locks, locktest, compare (or --help)".into()
+            format!(
+                "no subcommand: use one of {} (or --help)",
+                subcommands(command)
+            )
         }
         _ => first_line(&error.to_string()),
     };
@@ -62,6 +66,11 @@ fn bad_value(error: &Error) -> String {
 fn flags(command: &Command) -> String {
     let long = command.get_arguments().filter_map(|arg| arg.get_long());
     let all: Vec<_> = long.map(|name| format!("--{name}")).collect();
+    all.join(", ")
+}
+
+fn subcommands(command: &Command) -> String {
+    let all: Vec<_> = command.get_subcommands().map(Command::get_name).collect();
     all.join(", ")
 }
 

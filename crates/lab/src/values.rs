@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr, time::Duration};
 
-use lockyard_torture::{Host, Native};
+use lockyard_torture::{Host, Native, Simulated};
 use serde::Serialize;
 
 /// The most threads that a run may ask for: 32 for each of 256 CPUs. A thread
@@ -16,6 +16,8 @@ pub const MAX_THREADS: usize = 8_192;
 pub enum World {
     // On this machine. (A doc comment would be part of the help.)
     Native,
+    // On a simulated one.
+    Sim,
 }
 
 impl World {
@@ -23,6 +25,7 @@ impl World {
     pub fn name(self) -> &'static str {
         match self {
             Self::Native => Native::NAME,
+            Self::Sim => Simulated::NAME,
         }
     }
 }

@@ -20,8 +20,9 @@ pub use rust::{ParkingLot, ParkingLot012, Std, Usync};
 
 use lockyard_core::Platform;
 use lockyard_linux::Linux;
+use lockyard_sim::{Scenario, Sim, Stats};
 use lockyard_torture::{
-    Lock, Native,
+    Lock, Native, Simulated,
     locktest::{self, Config, Report},
 };
 use toys::{Drepper, Mcs, Tas, Ticket};
@@ -34,6 +35,9 @@ pub enum Kind {
     /// A lock from the textbook.
     Toy,
 }
+
+/// Runs locktest in a scenario, and says what the simulation was.
+pub type Simulate = fn(Scenario, &Config) -> (Report, Stats);
 
 /// One lock of the list.
 pub struct Entry {
@@ -52,6 +56,9 @@ pub struct Entry {
     /// Runs locktest on this machine's threads. Panics where
     /// [`Entry::available`] fails.
     pub locktest: fn(&Config) -> Report,
+    /// Runs locktest on a simulated machine, if the lock is generic over its
+    /// world.
+    pub simulate: Option<Simulate>,
 }
 
 impl Entry {
@@ -63,6 +70,17 @@ impl Entry {
             about,
             available: || Ok(()),
             locktest: locktest::run::<Native, L>,
+            simulate: None,
+        }
+    }
+
+    /// A toy `L`, which is `S` in the simulated world.
+    fn toy<L: Lock, S: Lock>(name: &'static str, size: usize, about: &'static str) -> Self {
+        Self {
+            simulate: Some(|scenario, config| {
+                Simulated::on(scenario, || locktest::run::<Simulated, S>(config))
+            }),
+            ..Self::new::<L>(name, Kind::Toy, size, about)
         }
     }
 
@@ -73,7 +91,7 @@ impl Entry {
 
 /// Every mutual-exclusion lock of this crate.
 pub fn mutexes() -> Vec<Entry> {
-    use Kind::{Rival, Toy};
+    use Kind::Rival;
     const PTHREAD: usize = size_of::<libc::pthread_mutex_t>();
     const WORD: usize = size_of::<<Linux as Platform>::U32>();
     vec![
@@ -111,12 +129,11 @@ pub fn mutexes() -> Vec<Entry> {
             .if_available(Nsync::available),
         Entry::new::<Abseil>("abseil", Rival, Abseil::SIZE, "absl::Mutex of C++'s Abseil")
             .if_available(Abseil::available),
-        Entry::new::<Tas<Linux>>("tas", Toy, WORD, "test-and-test-and-set, spins"),
-        Entry::new::<Ticket<Linux>>("ticket", Toy, 2 * WORD, "tickets, first come, spins"),
-        Entry::new::<Mcs<Linux>>("mcs", Toy, WORD, "a queue of local spinners"),
-        Entry::new::<Drepper<Linux>>(
+        Entry::toy::<Tas<Linux>, Tas<Sim>>("tas", WORD, "test-and-test-and-set, spins"),
+        Entry::toy::<Ticket<Linux>, Ticket<Sim>>("ticket", 2 * WORD, "tickets, first come, spins"),
+        Entry::toy::<Mcs<Linux>, Mcs<Sim>>("mcs", WORD, "a queue of local spinners"),
+        Entry::toy::<Drepper<Linux>, Drepper<Sim>>(
             "drepper",
-            Toy,
             3 * WORD,
             "the three-state mutex of \"Futexes Are Tricky\", sleeps",
         ),

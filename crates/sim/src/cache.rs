@@ -13,6 +13,7 @@ use fixedbitset::FixedBitSet;
 use rustc_hash::FxHashMap;
 
 use crate::{
+    engine::scaled,
     machine::{Costs, Picos},
     topology::{Core, Topology},
 };
@@ -140,7 +141,7 @@ impl Cache {
             return access;
         }
         let transfer = if line.shared {
-            line.farthest(topology, costs, core)
+            scaled(line.farthest(topology, costs, core), costs.upgrade)
         } else {
             match line.tenures.back() {
                 Some(last) => topology.transfer(costs, last.core, core),

@@ -77,6 +77,8 @@ pub(crate) struct Task {
     pub(crate) policy: Policy,
     pub(crate) vruntime: Picos,
     pub(crate) token: bool,
+    /// It is on the way into sleep.
+    pub(crate) parking: bool,
     pub(crate) timed_out: bool,
     /// Since when it is off its CPU.
     pub(crate) off_since: Picos,
@@ -103,6 +105,7 @@ impl Task {
             policy,
             vruntime: 0,
             token: false,
+            parking: false,
             timed_out: false,
             off_since: 0,
             arriving: false,
@@ -166,6 +169,9 @@ pub(crate) struct Engine {
     /// The lines that it has read.
     pub(crate) looked: Vec<LineId>,
     pub(crate) dice: Rng,
+    /// How often tests of [`Platform::store_if`](lockyard_core::Platform::store_if)
+    /// have been made void.
+    pub(crate) quiesced: u64,
     pub(crate) happened: u64,
     pub(crate) accesses: u64,
     pub(crate) events: [u64; Event::ALL.len()],
@@ -193,6 +199,7 @@ impl Engine {
             looking: false,
             looked: Vec::new(),
             dice: Rng::with_seed(seed),
+            quiesced: 0,
             happened: 0,
             accesses: 0,
             events: [0; Event::ALL.len()],
@@ -373,15 +380,19 @@ impl Engine {
         self.alert_watchers(line, self.now);
     }
 
-    /// The active task has ended.
+    /// The active task has ended. It may be in a queue, if what it did last
+    /// preempted it; there it is passed over.
     pub(crate) fn finish(&mut self, task: TaskIndex) {
         self.unfinished -= 1;
         let now = self.now;
         let state = &mut self.tasks[task];
         state.state = State::Done;
+        state.generation += 1;
         state.spend(Spending::Sleep, now);
         let cpu = state.cpu;
-        self.leave(cpu);
+        if self.fleet.cpus[cpu].current == Some(task) {
+            self.leave(cpu);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{fmt, ops::RangeInclusive, path::Path};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 /// The machines that come with the simulator: name and file.
@@ -60,6 +60,7 @@ struct CpuFile {
     work_unit: Param,
     locked: Param,
     poll: Param,
+    ask: Param,
     poll_share: Param,
     event_wake: Option<Param>,
     event_stream: Option<Param>,
@@ -75,6 +76,7 @@ struct MemoryFile {
     socket: Param,
     remote: Param,
     memory: Param,
+    upgrade: Param,
     occupancy: Param,
 }
 
@@ -112,7 +114,7 @@ struct HypervisorFile {
 pub type Picos = u64;
 
 /// A machine. All times are in picoseconds.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Serialize, Debug)]
 pub struct Machine {
     /// What `--machine` calls it.
     pub name: String,
@@ -135,7 +137,7 @@ pub struct Machine {
 }
 
 /// What things cost on a machine.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Serialize, Debug)]
 pub struct Costs {
     /// A work unit, on a core of one's own.
     pub work_unit: Picos,
@@ -143,6 +145,9 @@ pub struct Costs {
     pub locked: Picos,
     /// From one look of a polling spinner to the next.
     pub poll: Picos,
+    /// What a look takes longer when the spinner asks whether a task runs and
+    /// whether it should stop.
+    pub ask: Picos,
     /// The share of a core that a polling spinner competes for: 1 is that of a
     /// task that computes.
     pub poll_share: f64,
@@ -166,6 +171,9 @@ pub struct Costs {
     pub remote: Picos,
     /// A line that comes from memory.
     pub memory: Picos,
+    /// What it takes to have other cores give up their copies of a line, as a
+    /// share of a transfer from the farthest.
+    pub upgrade: f64,
     /// How long a line that is being read is busy for each reader.
     pub occupancy: Picos,
     /// Between two ticks.
@@ -193,7 +201,7 @@ pub struct Costs {
 }
 
 /// At most so much CPU time in each period (the kernel's CFS_BANDWIDTH).
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Quota {
     /// The CPU time.
     pub runtime: Picos,
@@ -202,7 +210,7 @@ pub struct Quota {
 }
 
 /// Each CPU stops now and then.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Hypervisor {
     /// The mean time between two stops.
     pub steal_every: Picos,
@@ -405,6 +413,7 @@ impl Reader<'_> {
             work_unit: self.step(&cpu.work_unit)?,
             locked: self.step(&cpu.locked)?,
             poll: self.step(&cpu.poll)?,
+            ask: self.time(&cpu.ask)?,
             poll_share: self.number(&cpu.poll_share, 0.0..=1.0)?,
             event_wake: event_wake.map(|param| self.time(param)).transpose()?,
             event_stream: event_stream
@@ -418,6 +427,7 @@ impl Reader<'_> {
             socket: self.step(&memory.socket)?,
             remote: self.step(&memory.remote)?,
             memory: self.step(&memory.memory)?,
+            upgrade: self.number(&memory.upgrade, 0.0..=1.0)?,
             occupancy: self.time(&memory.occupancy)?,
             tick: self.period(&scheduler.tick)?,
             slice: self.period(&scheduler.slice)?,

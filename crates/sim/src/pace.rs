@@ -13,7 +13,10 @@ const LONGEST: Picos = 5_000_000;
 /// A task's mean period, from taking a lock to coming back for it.
 pub(crate) struct Pace {
     mean: Picos,
-    took: Picos,
+    /// Locks that it has taken.
+    took: u64,
+    /// When it last took a lock after spinning, and `took` then.
+    since: Option<(Picos, u64)>,
 }
 
 impl Default for Pace {
@@ -21,20 +24,28 @@ impl Default for Pace {
         Self {
             mean: LONGEST,
             took: 0,
+            since: None,
         }
     }
 }
 
 impl Pace {
-    /// The task takes a lock at this moment.
-    pub(crate) fn took(&mut self, now: Picos) {
-        self.took = now;
+    /// The task has taken a lock.
+    pub(crate) fn took(&mut self) {
+        self.took += 1;
     }
 
-    /// The task comes for a lock at this moment and will have to spin.
+    /// It had to spin for it.
+    pub(crate) fn acquired(&mut self, now: Picos) {
+        self.since = Some((now, self.took));
+    }
+
+    /// The task will have to spin again.
     pub(crate) fn look(&mut self, now: Picos) -> Look {
-        let period = (now - self.took).min(LONGEST);
-        self.mean = (15 * self.mean + period) / 16;
+        if let Some((since, took)) = self.since.take() {
+            let period = (now - since) / (self.took - took + 1);
+            self.mean = (3 * self.mean + period.min(LONGEST)) / 4;
+        }
         if self.mean < SHORT {
             SELDOM
         } else {

@@ -178,23 +178,31 @@ impl Engine {
 
     /// Takes the task out of the queue that should run next on the CPU.
     pub(crate) fn pick(&mut self, cpu: Cpu) -> Option<TaskIndex> {
-        let throttled = self.fleet.throttled;
-        let queue = &mut self.fleet.cpus[cpu];
-        let real_time = queue
-            .real_time
-            .values_mut()
-            .find_map(|queue| queue.pop_front());
-        let picked = real_time.or_else(|| {
-            let first = (!throttled).then(|| queue.fair.pop_first()).flatten();
-            first.map(|(vruntime, _, task)| {
-                queue.min_vruntime = queue.min_vruntime.max(vruntime);
-                task
-            })
-        });
-        if queue.queued() == 0 {
+        let picked = loop {
+            match self.pop(cpu) {
+                Some(task) if self.tasks[task].state == State::Done => {}
+                picked => break picked,
+            }
+        };
+        if self.fleet.cpus[cpu].queued() == 0 {
             self.fleet.crowded.set(cpu, false);
         }
         picked
+    }
+
+    fn pop(&mut self, cpu: Cpu) -> Option<TaskIndex> {
+        let throttled = self.fleet.throttled;
+        let queue = &mut self.fleet.cpus[cpu];
+        let mut real_time = queue.real_time.values_mut();
+        if let Some(task) = real_time.find_map(VecDeque::pop_front) {
+            return Some(task);
+        }
+        if throttled {
+            return None;
+        }
+        let (vruntime, _, task) = queue.fair.pop_first()?;
+        queue.min_vruntime = queue.min_vruntime.max(vruntime);
+        Some(task)
     }
 
     /// Gives the CPU, which is free, to whoever is next; after `latency`.

@@ -30,6 +30,8 @@ pub(crate) struct Spin {
     every: Picos,
     /// When it has had its last look.
     last: Picos,
+    /// Its condition asks about tasks and the time.
+    asks: bool,
     /// It sleeps lightly between looks, so that the line that it waits for
     /// wakes it, and all else only at the end of a wait.
     event: bool,
@@ -59,6 +61,7 @@ impl Engine {
             first: now,
             every,
             last,
+            asks: false,
             event,
             line,
             flips: last,
@@ -77,6 +80,11 @@ impl Engine {
     /// enough, or has had as many looks as it wanted; if not, it must pause.
     pub(crate) fn stops_looking(&mut self, stops: bool) -> bool {
         self.looking = false;
+        let ask = self.costs.ask;
+        let spin = &mut self.tasks[self.active].spin;
+        if std::mem::take(&mut spin.asks) && spin.every == self.costs.poll {
+            spin.every += ask;
+        }
         let stops = stops || self.now >= self.tasks[self.active].spin.last;
         if !stops {
             self.spin_on();
@@ -181,6 +189,7 @@ impl Engine {
 
     /// Whether `of` is off its CPU, as far as the active task can know.
     pub(crate) fn is_off(&mut self, of: TaskIndex) -> Option<bool> {
+        self.tasks[self.active].spin.asks = true;
         let state = &self.tasks[of];
         if state.state == State::Running && !state.arriving {
             let asker = (self.active, self.tasks[self.active].generation);
@@ -213,7 +222,8 @@ impl Engine {
 
     /// Whether the active task's spin should stop.
     pub(crate) fn need_resched(&mut self) -> bool {
-        let spin = &self.tasks[self.active].spin;
+        let spin = &mut self.tasks[self.active].spin;
+        spin.asks = true;
         let end = spin.began + BUDGET;
         if spin.descheduled || self.now >= end || self.topology.cpus() == 1 {
             return true;

@@ -217,8 +217,8 @@ impl Platform for Sim {
 
     fn took() {
         ask(|engine| {
-            let now = engine.now;
-            engine.tasks[engine.active].pace.took(now);
+            let active = engine.active;
+            engine.tasks[active].pace.took();
         });
     }
 
@@ -270,8 +270,14 @@ impl Platform for Sim {
         if ask(token).unwrap_or(true) {
             return Woken::Unparked;
         }
-        spend(|engine| engine.advance(engine.now + engine.costs.park, Spending::Compute));
+        spend(|engine| {
+            let active = engine.active;
+            engine.tasks[active].parking = true;
+            engine.advance(engine.now + engine.costs.park, Spending::Compute)
+        });
         let woken = ask(|engine| {
+            let active = engine.active;
+            engine.tasks[active].parking = false;
             let woken = token(engine);
             if !woken {
                 engine.note(engine.active, |_| "parks".into());
@@ -293,9 +299,13 @@ impl Platform for Sim {
         let task = index(task);
         let parked = |engine: &Engine| engine.tasks[task].state == State::Parked;
         spend(|engine| {
-            let cost = match parked(engine) {
-                true => engine.costs.unpark,
-                false => engine.costs.locked,
+            let costs = &engine.costs;
+            let cost = if parked(engine) {
+                costs.unpark
+            } else if engine.tasks[task].parking {
+                costs.yields // a system call that finds nobody asleep
+            } else {
+                costs.locked
             };
             engine.advance(engine.now + cost, Spending::Compute)
         });
@@ -312,19 +322,24 @@ impl Platform for Sim {
         spend(Engine::yield_now);
     }
 
-    /// The test and the store are at one moment: nothing comes in between.
+    /// A [`Platform::quiesce`] between the test and the store starts it over.
     fn store_if(word: &SimWord, value: u32, guard: &SimWord, expected: u32) -> bool {
-        let passed = guard.load(Ordering::Relaxed) == expected;
+        let before = ask(|engine| engine.quiesced);
+        if guard.load(Ordering::Relaxed) != expected {
+            return false;
+        }
+        // An instruction later.
+        spend(|engine| engine.advance(engine.now + 1, Spending::Compute));
+        let passed = ask(|engine| engine.quiesced) == before;
         if passed {
             word.store(value, Ordering::Release);
         }
         passed
     }
 
-    /// Interrupts every CPU; a store takes effect with its test, so that there
-    /// is nobody to wait for.
     fn quiesce() {
         spend(|engine| engine.advance(engine.now + engine.costs.quiesce, Spending::Compute));
+        ask(|engine| engine.quiesced += 1);
     }
 
     fn after(nanos: u64) -> Deadline {
@@ -362,8 +377,12 @@ impl Platform for Sim {
 
     fn event(event: Event) {
         ask(|engine| {
+            let (active, now) = (engine.active, engine.now);
+            if event == Event::SpinAcquired {
+                engine.tasks[active].pace.acquired(now);
+            }
             engine.events[event as usize] += 1;
-            engine.note(engine.active, |_| format!("({event:?})"));
+            engine.note(active, |_| format!("({event:?})"));
         });
     }
 }

@@ -5,6 +5,7 @@
 //! lock once, in an order shuffled anew, and what is compared are medians over
 //! the rounds and runs of the same round, which are neighbours in time.
 
+mod ground;
 mod out;
 mod plan;
 mod sentences;
@@ -16,33 +17,37 @@ mod verdict;
 
 use std::{path::PathBuf, time::Duration};
 
-use lockyard_torture::interrupted;
+use lockyard_torture::{interrupted, locktest::Config};
 use serde::Serialize;
 
-use self::{out::Out, plan::Plan, verdict::Verdict};
+use self::{ground::Ground, out::Out, plan::Plan, verdict::Verdict};
 use crate::{
     failure::Failure,
-    machine::Machine,
     measure,
+    place::{self, Place},
     record::Record,
     registry::{self, Entry},
     screen::{self, Screen},
-    values::{self, Work, World},
+    values::{self, Work},
 };
 
 /// Measure our lock beside its rivals over a grid of threads and work
 ///
 /// Runs locktest on every lock at every point of a grid of threads and work,
 /// interleaved, and compares medians over the rounds. Without flags it takes
-/// about a minute: the seconds of a run follow from the number of runs.
+/// about a minute: the seconds of a run follow from the number of runs. On a
+/// simulated machine rounds differ by their seed, and the same command gives
+/// the same output.
 #[derive(clap::Args)]
 pub struct Args {
     /// Locks to compare: the first of ours (mutex, when none of ours is named)
-    /// beside the others [default: mutex and every rival that can run here]
+    /// beside the others [default: mutex and every rival that can run here; in
+    /// the simulated world, mutex and the toys]
     #[arg(long, value_name = "LOCK,...", value_delimiter = ',', value_parser = registry::parser())]
     lock: Vec<String>,
 
-    /// Numbers of threads [default: 1, 2, and 1, 4 and 32 per CPU]
+    /// Numbers of threads [default: 1, 2, and 1, 4 and 32 per CPU; in the
+    /// simulated world 1, 2, and 1 and 2 per CPU]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = values::threads)]
     #[arg(allow_negative_numbers = true)]
     threads: Vec<usize>,
@@ -62,16 +67,21 @@ pub struct Args {
     rounds: Option<u32>,
 
     /// Seconds of each run [default: a minute shared by all runs, but from
-    /// 0.02 to 1; 0.5 with --full]
+    /// 0.02 to 1; 0.5 with --full; in the simulated world 0.01, 0.1 with more
+    /// threads than CPUs, and 5 times as much with --full]
     #[arg(long, value_name = "S", value_parser = values::seconds)]
     #[arg(allow_negative_numbers = true)]
     seconds: Option<Duration>,
 
-    /// The long form: 7 rounds of half a second a run
+    /// The long form: 7 rounds of longer runs
     #[arg(long)]
     full: bool,
 
-    /// Seed of the order of the locks and of the sampling
+    #[command(flatten)]
+    place: place::Flags,
+
+    /// Seed of the order of the locks, of the sampling and of the simulated
+    /// machine
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::seed)]
     #[arg(allow_negative_numbers = true)]
     seed: u64,
@@ -97,10 +107,10 @@ pub struct Raw {
 /// Measures and compares.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
-    measure::can_start(plan.most_threads())?;
+    plan.place.can_start(plan.most_threads())?;
     let mut out = args.out.as_deref().map(Out::create).transpose()?;
 
-    let machine = Machine::here();
+    let machine = Ground::of(&plan.place);
     if let Some(out) = &mut out {
         out.machine(&machine)?;
     }
@@ -112,8 +122,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
     // Whatever ended the measurement, what it measured is not lost.
     let scope = plan.scope();
-    let points = summary::summarise(&raws, &scope.locks, machine.clock_ns);
-    let verdict = Verdict::new(&scope, &points, machine.clock_ns);
+    let points = summary::summarise(&raws, &scope.locks, machine.clock_ns());
+    let verdict = Verdict::new(&scope, &points, machine.clock_ns());
     let objects = screen::json_lines(&points) + &screen::json_lines(&[&verdict]);
     let written = match &mut out {
         Some(out) => out.summary(&objects),
@@ -144,23 +154,18 @@ fn rounds(
     raws: &mut Vec<Raw>,
 ) -> Result<(), Failure> {
     let mut dice = fastrand::Rng::with_seed(plan.seed);
-    for lock in &plan.locks {
-        // Brings in code, stacks and thread records before anything counts.
-        measure::locktest(lock, &plan.warm_up())?;
-    }
+    warm_up(plan)?;
     for round in 1..=plan.rounds {
         for point in &plan.points {
             let mut order: Vec<&Entry> = plan.locks.iter().collect();
             dice.shuffle(&mut order);
             for lock in order {
                 screen.begins(format!("round {round}, {point}, {}", lock.name));
-                let config = plan.config(*point, round);
-                let report = measure::locktest(lock, &config)?;
+                let run = raws.len() as u32 + 1;
+                let record = one(plan, lock, &plan.config(*point, round), run)?;
                 if interrupted() {
                     return Ok(());
                 }
-                let run = raws.len() as u32 + 1;
-                let record = Record::new(World::Native, lock.name, &config, run, &report);
                 let raw = Raw { record, round };
                 if let Some(out) = out.as_mut() {
                     out.raw(&raw)?;
@@ -171,4 +176,20 @@ fn rounds(
         }
     }
     Ok(())
+}
+
+/// Brings in code, stacks and thread records before anything counts.
+fn warm_up(plan: &Plan) -> Result<(), Failure> {
+    if let Place::Simulated(_) = plan.place {
+        return Ok(()); // its time counts nothing of this machine
+    }
+    for lock in &plan.locks {
+        measure::locktest(&plan.place, lock, &plan.warm_up())?;
+    }
+    Ok(())
+}
+
+fn one(plan: &Plan, lock: &Entry, config: &Config, run: u32) -> Result<Record, Failure> {
+    let measured = measure::locktest(&plan.place, lock, config)?;
+    Ok(Record::new(&plan.place, lock.name, config, run, &measured))
 }

@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
-use super::Raw;
-use crate::{failure::Failure, machine::Machine};
+use super::{Raw, ground::Ground};
+use crate::failure::Failure;
 
 const NAMES: [&str; 3] = ["raw.jsonl", "summary.jsonl", "machine.json"];
 
@@ -48,7 +48,7 @@ impl Out {
     }
 
     /// Writes the machine's description.
-    pub fn machine(&mut self, machine: &Machine) -> io::Result<()> {
+    pub fn machine(&mut self, machine: &Ground) -> io::Result<()> {
         serde_json::to_writer_pretty(&self.machine, machine)?;
         self.machine.write_all(b"\n")
     }

@@ -34,6 +34,7 @@ fn raw(round: u32, load: u32, threads: usize, lock: &'static str, kops: f64, tai
         sample: 32,
         wait_samples: 5000,
         events: None,
+        simulation: None,
     };
     Raw { record, round }
 }

@@ -2,7 +2,7 @@
 
 use crate::{json, keys, run, stdout, text};
 
-const FIELDS: [&str; 19] = [
+pub const FIELDS: [&str; 19] = [
     "world",
     "lock",
     "threads",
@@ -38,6 +38,7 @@ fn locks_lists_ours_rivals_and_toys() {
             "unavailable",
         ];
         assert_eq!(keys(line), fields);
+        assert_eq!(json(line)["worlds"][0], "native");
         let name = json(line)["name"].as_str().map(str::to_owned);
         assert!(
             table.contains(&name.expect("a name is a string")),

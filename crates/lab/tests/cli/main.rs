@@ -1,9 +1,11 @@
 //! The command as its users meet it: arguments, output, exit status, signals.
 //! Nothing here depends on how long anything takes.
 
+mod calibrate;
 mod compare;
 mod locktest;
 mod signals;
+mod sim;
 mod usage;
 
 use std::process::{Command, Output};

@@ -3,7 +3,7 @@
 use crate::{run, stdout, text};
 
 /// The one line on stderr; stdout must be empty and the exit status 2.
-fn refused(args: &[&str]) -> String {
+pub fn refused(args: &[&str]) -> String {
     let output = run(args);
     let err = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
@@ -16,7 +16,7 @@ fn refused(args: &[&str]) -> String {
 #[test]
 fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
     for (args, names) in [
-        ("", ["subcommand", "locks, locktest, compare"]),
+        ("", ["subcommand", "locks, locktest, compare, calibrate"]),
         ("compar", ["'compar'", "did you mean 'compare'?"]),
         ("--frob", ["'--frob'", "--help"]),
         (
@@ -37,8 +37,8 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
         ),
         ("locktest --lock mutex,,std", ["--lock", "needs a value"]),
         (
-            "locktest --world sim",
-            ["'sim' is not a world", "use native"],
+            "locktest --world sum",
+            ["'sum' is not a world", "one of native, sim"],
         ),
         ("locktest --threads 0", ["--threads '0'", "from 1 to 8192"]),
         (
@@ -108,7 +108,7 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
 fn help_and_version_go_to_stdout() {
     assert!(stdout(&["--help"]).contains("locktest"));
     assert!(stdout(&["--version"]).starts_with("lockyard "));
-    for subcommand in ["locks", "locktest", "compare"] {
+    for subcommand in ["locks", "locktest", "compare", "calibrate"] {
         assert!(stdout(&[subcommand, "--help"]).contains("--json"));
     }
 }
