@@ -48,10 +48,17 @@ pub fn run(root: &Path, names: &[String]) -> anyhow::Result<bool> {
 /// How the twin's model fails, and its exploration; an error when one does not.
 fn judge(tree: &mut Tree, twin: &Twin) -> anyhow::Result<Vec<Catch>> {
     tree.change(&twin.texts(tree)?)?;
-    let mut catches = vec![fails(tree, Suite::Models, &twin.model, twin)?];
+    let mut catches = Vec::new();
+    if let Some(model) = &twin.model {
+        catches.push(fails(tree, Suite::Models, model, twin)?);
+    }
     if let Some(exploration) = &twin.exploration {
         catches.push(fails(tree, Suite::Explorations, exploration, twin)?);
     }
+    ensure!(
+        !catches.is_empty(),
+        "it names neither a model nor an exploration"
+    );
     Ok(catches)
 }
 

@@ -241,16 +241,27 @@ impl<P: Platform> Body<P> {
 
     #[inline]
     fn take(&self, me: TaskId) -> bool {
-        // (M3) Acquire pairs with the Release of the unlock before.
+        self.take_or_owner(me).is_ok()
+    }
+
+    /// Takes the mutex if it is free.
+    ///
+    /// # Errors
+    /// The owner word that kept the caller from it. Who waits for it to change
+    /// must not read it again: it may be 0 by then, and stay so.
+    #[inline]
+    fn take_or_owner(&self, me: TaskId) -> Result<u32, u32> {
+        // (M3) Acquire, on failure too, pairs with the Release of the unlock
+        // before, and of hand_over: it may be mine.
         let taken = self
             .owner
-            .compare_exchange(0, me.number(), Acquire, Relaxed);
-        taken.inspect(|_| P::took()).is_ok()
+            .compare_exchange(0, me.number(), Acquire, Acquire);
+        taken.inspect(|_| P::took())
     }
 
     /// Whether a first waiter has been first for long enough. A hint: it may
     /// be gone.
-    fn is_overdue(first: TaskId) -> bool {
+    pub(crate) fn is_overdue(first: TaskId) -> bool {
         let node = &P::task(first).wait;
         P::elapsed(node.first.load(Relaxed), TURN_MICROS) // a hint
             && P::elapsed(node.since.load(Relaxed), PATIENCE_MICROS) // a hint
@@ -322,8 +333,14 @@ impl<P: Platform> Body<P> {
         P::spin_begin();
         loop {
             // (M3) Acquire pairs with hand_over's Release: it may be mine.
-            let owner = TaskId::new(self.owner.load(Acquire));
-            if owner == Some(me) || owner.is_none() && self.take(me) {
+            let mut owner = self.owner.load(Acquire);
+            if owner == 0 {
+                match self.take_or_owner(me) {
+                    Ok(_) => return true,
+                    Err(other) => owner = other,
+                }
+            }
+            if owner == me.number() {
                 return true;
             }
             let front = self.queue.front();

@@ -19,10 +19,11 @@ pub struct Twin {
     pub name: String,
     /// What is broken, and where a real lock was.
     pub what: String,
-    /// The model that must fail.
-    pub model: String,
-    /// The exploration of the simulator that must fail, too; none where the
-    /// fault does not show under sequential consistency, or seldom.
+    /// The model that must fail; none where only a wait that lasts shows the
+    /// fault, which the checker lets end with an older value.
+    pub model: Option<String>,
+    /// The exploration of the simulator that must fail; none where the fault
+    /// does not show under sequential consistency, or seldom.
     pub exploration: Option<String>,
     edits: Vec<Edit>,
 }

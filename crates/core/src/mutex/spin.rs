@@ -91,10 +91,15 @@ impl<P: Platform> Body<P> {
         mut promise: Promise,
     ) -> Spun {
         loop {
-            let owner = self.owner();
-            if owner.is_none() && self.take(me) {
-                self.spun(&mut promise);
-                return Spun::Took;
+            let mut owner = self.owner.load(Relaxed); // `take_or_owner` acquires
+            if owner == 0 {
+                match self.take_or_owner(me) {
+                    Ok(_) => {
+                        self.spun(&mut promise);
+                        return Spun::Took;
+                    }
+                    Err(other) => owner = other,
+                }
             }
             self.promise(&mut promise);
             let give_up = self.watch(owner, look, deadline, || {
@@ -108,7 +113,7 @@ impl<P: Platform> Body<P> {
                 && !self.retract(&mut promise)
             {
                 P::event(event);
-                return match owner {
+                return match TaskId::new(owner) {
                     Some(owner) if event == Event::SpinOwnerOff => Spun::OwnerOff(owner),
                     _ => Spun::Stop,
                 };
@@ -174,20 +179,21 @@ impl<P: Platform> Body<P> {
     /// or returns why to stop spinning.
     pub(super) fn watch(
         &self,
-        owner: Option<TaskId>,
+        owner: u32,
         look: Look,
         deadline: Option<Deadline>,
         also: impl Fn() -> bool,
     ) -> Option<Event> {
+        let task = TaskId::new(owner);
         let mut why = None;
         P::spin_until(
             &self.owner,
             Relaxed, // only a hint: `take` acquires
             look,
             FOREVER,
-            |now| now != TaskId::encode(owner),
+            |now| now != owner,
             || {
-                if owner.is_some_and(|owner| P::running(owner) == Running::No) {
+                if task.is_some_and(|owner| P::running(owner) == Running::No) {
                     why = Some(Event::SpinOwnerOff);
                 } else if P::need_resched() || deadline.is_some_and(P::passed) {
                     why = Some(Event::SpinResched);
