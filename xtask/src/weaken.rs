@@ -27,6 +27,10 @@ pub enum Lock {
     WaitQueue,
     /// The condition variable
     Condvar,
+    /// The reader-writer semaphore
+    Rwsem,
+    /// The per-CPU reader-writer semaphore
+    PercpuRwsem,
 }
 
 impl Lock {
@@ -38,6 +42,8 @@ impl Lock {
             Lock::Gate => "gate::",
             Lock::WaitQueue => "wait_queue::",
             Lock::Condvar => "condvar::",
+            Lock::Rwsem => "rwsem::",
+            Lock::PercpuRwsem => "percpu::",
         }
     }
 
@@ -49,6 +55,13 @@ impl Lock {
             Lock::Gate => &["gate.rs"],
             Lock::WaitQueue => &["wait_queue.rs"],
             Lock::Condvar => &["condvar.rs"],
+            Lock::Rwsem => &[
+                "rwsem.rs",
+                "rwsem/spin.rs",
+                "rwsem/wait.rs",
+                "rwsem/wake.rs",
+            ],
+            Lock::PercpuRwsem => &["percpu_rwsem.rs", "percpu_rwsem/waiting.rs"],
         }
     }
 }

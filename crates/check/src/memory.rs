@@ -443,11 +443,17 @@ impl Memory {
         }
     }
 
-    /// The test of a conditional store: reads message `id`.
-    pub(crate) fn test(&mut self, thread: usize, word: usize, id: u16) -> Result<u32, String> {
+    /// The test of a conditional store or addition: reads message `id`.
+    pub(crate) fn test(
+        &mut self,
+        thread: usize,
+        word: usize,
+        id: u16,
+        order: Ordering,
+    ) -> Result<u32, String> {
         self.last_conditional = self.serial;
         self.serial += 1;
-        self.load(thread, word, id, Ordering::Relaxed)
+        self.load(thread, word, id, order)
     }
 
     /// The store of one whose test succeeded, right behind message `id`.
@@ -459,10 +465,28 @@ impl Memory {
         store: Store,
     ) -> Result<(), String> {
         self.store(thread, word, id, store)?;
+        self.passed(thread, word);
+        Ok(())
+    }
+
+    /// The addition of one whose test succeeded, right behind message `id`.
+    pub(crate) fn add_tested(
+        &mut self,
+        thread: usize,
+        word: usize,
+        id: u16,
+        store: Store,
+    ) -> Result<(), String> {
+        self.exchange(thread, word, id, store)?;
+        self.passed(thread, word);
+        Ok(())
+    }
+
+    /// Every later quiesce sees what the thread has stored.
+    fn passed(&mut self, thread: usize, word: usize) {
         let mut stored = View::default();
         stored.see(word, self.threads[thread].now.seen(word));
         self.conditional.join_seen(&stored, &self.words);
-        Ok(())
     }
 
     /// Tests and conditional stores are before it, or after it and see what

@@ -32,6 +32,13 @@ pub(crate) enum Op {
         guard: usize,
         expected: u32,
     },
+    /// Adds if a test of another word succeeds; one step towards `Quiesce`.
+    AddIf {
+        word: usize,
+        delta: u32,
+        guard: usize,
+        expected: u32,
+    },
     /// Waits until no test lies between its own test and its store.
     Quiesce,
     /// Waits for a value that the thread accepts, or for its stop condition.

@@ -105,6 +105,16 @@ impl Timeline {
                 let seen = read(guard);
                 format!("{name} := {value:#x}, Release, if {guard_name} = {seen} is {expected:#x}")
             }
+            Op::AddIf {
+                word,
+                delta,
+                guard,
+                expected,
+            } => {
+                let (name, guard_name) = (self.word(memory, word), self.word(memory, guard));
+                let (seen, delta) = (read(guard), delta.cast_signed());
+                format!("{name} add {delta}, Release, if {guard_name} = {seen} is {expected:#x}")
+            }
             Op::Quiesce => "quiesce".to_owned(),
             Op::Fence => "fence SeqCst".to_owned(),
             Op::Park { .. } => "park returned".to_owned(),

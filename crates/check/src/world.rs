@@ -1,14 +1,14 @@
 //! The checker as a world for the locks.
 
 use lockyard_core::{
-    Deadline, Event, Look, Ordering, Platform, Running, TaskId, TaskRecord, Woken,
+    Deadline, Event, Look, Ordering, PerCpu, Platform, Running, TaskId, TaskRecord, Woken, Word,
 };
 
 use crate::{
     fiber::ask,
     memory::THREADS,
     op::{Answer, Op, Question, Request},
-    word::{CheckWord, decide, wait},
+    word::{CheckWord, decide, fence, wait},
 };
 
 /// The world of the model checker. Its tasks are the threads of a model, in
@@ -135,11 +135,47 @@ impl Platform for Check {
         ask(Request::Op(Op::Quiesce));
     }
 
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
+
     fn after(nanos: u64) -> Deadline {
         Deadline(now() + nanos)
     }
 
     fn event(event: Event) {
         ask(Request::Mark(event as usize));
+    }
+}
+
+/// A counter on a machine of two CPUs.
+pub struct CheckCounter([CheckWord; 2]);
+
+impl PerCpu for Check {
+    type Counter = CheckCounter;
+
+    const ZERO: CheckCounter = CheckCounter([CheckWord::ZERO, CheckWord::ZERO]);
+
+    /// Tasks of odd numbers are on one CPU, the others on the other, unless the
+    /// checker likes to move one.
+    fn add_if(counter: &CheckCounter, delta: u32, guard: &CheckWord, expected: u32) -> bool {
+        if decide(Question::Whim("is interrupted in a conditional addition")) {
+            return false;
+        }
+        let moved = decide(Question::Whim("is moved to the other CPU"));
+        let part = &counter.0[(Self::me().number() as usize + usize::from(moved)) % 2];
+        let (word, guard) = (part.index(), guard.index());
+        let op = Op::AddIf {
+            word,
+            delta,
+            guard,
+            expected,
+        };
+        matches!(ask(Request::Op(op)), Answer::Bool(true))
+    }
+
+    fn sum(counter: &CheckCounter) -> u32 {
+        let parts = counter.0.iter().map(|part| part.load(Ordering::Acquire));
+        parts.fold(0, u32::wrapping_add)
     }
 }

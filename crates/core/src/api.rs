@@ -66,7 +66,7 @@ unsafe impl<P: Clock, W: osq::Wait<P>> RawMutexTimed for RawMutex<P, W> {
     }
 }
 
-fn after<P: Platform>(timeout: Duration) -> Deadline {
+pub(crate) fn after<P: Platform>(timeout: Duration) -> Deadline {
     P::after(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
 }
 

@@ -57,6 +57,15 @@ impl<P: Platform> Gate<P> {
         result
     }
 
+    /// As [`Gate::with`], if the gate is free at the first try.
+    pub(crate) fn try_with<R>(&self, section: impl FnOnce() -> R) -> Option<R> {
+        self.try_lock().then(|| {
+            let result = section();
+            self.unlock();
+            result
+        })
+    }
+
     fn lock(&self) {
         while !self.try_lock() {
             let free = P::spin_until(

@@ -11,9 +11,13 @@ pub mod condvar;
 mod gate;
 pub mod mutex;
 pub mod osq;
+pub mod percpu_rwsem;
 pub mod platform;
+pub mod rwsem;
 mod wait_queue;
 
 pub use condvar::Condvar;
 pub use mutex::RawMutex;
+pub use percpu_rwsem::RawPercpuRwLock;
 pub use platform::*;
+pub use rwsem::RawRwLock;

@@ -251,11 +251,10 @@ impl<P: Platform> Body<P> {
     /// must not read it again: it may be 0 by then, and stay so.
     #[inline]
     fn take_or_owner(&self, me: TaskId) -> Result<u32, u32> {
-        // (M3) Acquire, on failure too, pairs with the Release of the unlock
-        // before, and of hand_over: it may be mine.
+        // (M3) Acquire pairs with the Release of the unlock before.
         let taken = self
             .owner
-            .compare_exchange(0, me.number(), Acquire, Acquire);
+            .compare_exchange(0, me.number(), Acquire, Relaxed);
         taken.inspect(|_| P::took())
     }
 
@@ -334,14 +333,15 @@ impl<P: Platform> Body<P> {
         loop {
             // (M3) Acquire pairs with hand_over's Release: it may be mine.
             let mut owner = self.owner.load(Acquire);
+            if owner == me.number() {
+                return true;
+            }
             if owner == 0 {
                 match self.take_or_owner(me) {
                     Ok(_) => return true,
+                    Err(other) if other == me.number() => continue, // and acquire
                     Err(other) => owner = other,
                 }
-            }
-            if owner == me.number() {
-                return true;
             }
             let front = self.queue.front();
             let ask = !front.has(HANDOFF) && Self::is_overdue(me);

@@ -8,7 +8,7 @@
 use core::num::NonZeroU32;
 pub use core::sync::atomic::Ordering;
 
-use crate::{gate, osq, wait_queue};
+use crate::{gate, osq, percpu_rwsem, rwsem, wait_queue};
 
 /// A 32-bit word of shared memory. Its only constructor is [`Word::ZERO`], so
 /// that a lock of zero bytes is an unlocked lock.
@@ -187,11 +187,31 @@ pub enum Event {
     GateParked,
     /// A condition variable moved a waiter to its mutex.
     Requeued,
+    /// Readers were let in together, by who released the lock or joined them.
+    ReadersGranted,
+    /// A reader took a lock that others waited for.
+    ReadStolen,
+    /// An unlock left those that wait to a spinner.
+    WakeSkipped,
+    /// A spinner gave up: readers had the lock for too long.
+    SpinReaders,
+    /// A reader that waited for the others to leave became the writer.
+    Upgraded,
+    /// A writer waited for a grace period, for readers were on their fast path.
+    GracePeriod,
+    /// A writer followed another so soon that it needed no grace period.
+    GraceSkipped,
+    /// No writer had come for a while: readers are on their fast path again.
+    BackToFast,
+    /// A reader saw a writer when it had counted itself already.
+    TookBack,
+    /// A waiter was woken to take the lock, and another came first.
+    Bypassed,
 }
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 16] = [
+    pub const ALL: [Event; 26] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
@@ -208,6 +228,16 @@ impl Event {
         Event::CancelGranted,
         Event::GateParked,
         Event::Requeued,
+        Event::ReadersGranted,
+        Event::ReadStolen,
+        Event::WakeSkipped,
+        Event::SpinReaders,
+        Event::Upgraded,
+        Event::GracePeriod,
+        Event::GraceSkipped,
+        Event::BackToFast,
+        Event::TookBack,
+        Event::Bypassed,
     ];
 }
 
@@ -288,10 +318,15 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// nothing is touched after the store.
     fn store_if(word: &Self::U32, value: u32, guard: &Self::U32, expected: u32) -> bool;
 
-    /// Waits until no task is inside [`Platform::store_if`] with a test from
-    /// before this call. The stores of those that passed are visible to the
-    /// caller, and later tests see the caller's writes from before this call.
+    /// Waits until no task is inside [`Platform::store_if`] or
+    /// [`PerCpu::add_if`] with a test from before this call. The stores and
+    /// additions of those that passed are visible to the caller, and later tests
+    /// see the caller's writes from before this call.
     fn quiesce();
+
+    /// A `SeqCst` fence, for pairs in which each side writes one word and then
+    /// reads the other's.
+    fn fence();
 
     /// The moment `nanos` nanoseconds from now.
     fn after(nanos: u64) -> Deadline;
@@ -307,6 +342,29 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// A lock took a rare path.
     fn event(event: Event);
+}
+
+/// A world with counters that are spread over its CPUs.
+pub trait PerCpu: Platform {
+    /// A number modulo 2^32: the sum of a part for each CPU. It lies in a lock, so
+    /// all its bytes are zero until it is first used.
+    type Counter: Send + Sync + 'static;
+
+    /// The counter that nobody has added to.
+    const ZERO: Self::Counter;
+
+    /// Adds `delta`, wrapping, to the part of the caller's CPU if `guard` holds
+    /// `expected`. `false` if it does not, or for no reason.
+    ///
+    /// The test acquires and the addition releases. Both are one step towards
+    /// [`Platform::quiesce`] alone, as in [`Platform::store_if`]; and the addition
+    /// is the last access to the counter. On Linux this is a restartable sequence:
+    /// no atomic read-modify-write, no barrier, no line that another CPU writes.
+    fn add_if(counter: &Self::Counter, delta: u32, guard: &Self::U32, expected: u32) -> bool;
+
+    /// The sum of the parts, each of which it acquires one after the other: what
+    /// happens meanwhile may be in it or not.
+    fn sum(counter: &Self::Counter) -> u32;
 }
 
 /// A world whose moments in time have a type of their own.
@@ -325,6 +383,8 @@ pub struct TaskRecord<P: Platform> {
     pub(crate) osq: osq::Node<P>,
     pub(crate) wait: wait_queue::Node<P>,
     pub(crate) gate: gate::Node<P>,
+    pub(crate) percpu: percpu_rwsem::Node<P>,
+    pub(crate) rwsem: rwsem::Node<P>,
 }
 
 impl<P: Platform> Default for TaskRecord<P> {
@@ -340,6 +400,8 @@ impl<P: Platform> TaskRecord<P> {
             osq: osq::Node::new(),
             wait: wait_queue::Node::new(),
             gate: gate::Node::new(),
+            percpu: percpu_rwsem::Node::new(),
+            rwsem: rwsem::Node::new(),
         }
     }
 }

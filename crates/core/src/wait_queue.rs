@@ -98,6 +98,11 @@ impl<P: Platform> WaitQueue<P> {
             .is_ok()
     }
 
+    /// Runs `section` inside the gate, if that is free at the first try.
+    pub(crate) fn try_enter<R>(&self, section: impl FnOnce(Entered<'_, P>) -> R) -> Option<R> {
+        self.gate.try_with(|| section(Entered(self)))
+    }
+
     /// Runs `section` inside the gate.
     pub(crate) fn enter<R>(&self, section: impl FnOnce(Entered<'_, P>) -> R) -> R {
         self.gate.with(|| section(Entered(self)))
@@ -128,6 +133,19 @@ impl<P: Platform> Entered<'_, P> {
         head_node.prev.store(task.number(), Relaxed);
         Self::linked(tail).next.store(task.number(), Relaxed);
         false
+    }
+
+    /// Puts `task` before all others, without marks.
+    pub(crate) fn push_front(&self, task: TaskId) {
+        if !self.push(task, 0) {
+            self.set_first(task, 0, 0); // in a ring the last is before the first
+        }
+    }
+
+    /// The waiter behind `task`.
+    pub(crate) fn after(&self, task: TaskId) -> Option<TaskId> {
+        let next = TaskId::new(P::task(task).wait.next.load(Relaxed));
+        next.filter(|_| next != self.first())
     }
 
     /// Takes `task`, which is in the queue, out of it. The first waiter takes

@@ -8,7 +8,10 @@ use std::{
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{calibrate, compare, failure::Failure, locks, locktest, screen, usage};
+use crate::{
+    calibrate, compare, explore, failure::Failure, locks, locktest, reproduce, screen, usage,
+    validate,
+};
 
 /// The lab for sleeping locks: lists them, loads them, compares them.
 ///
@@ -28,7 +31,10 @@ enum Command {
     Locks(locks::Args),
     Locktest(locktest::Args),
     Compare(compare::Args),
+    Explore(explore::Args),
     Calibrate(calibrate::Args),
+    Validate(validate::Args),
+    Reproduce(reproduce::Args),
 }
 
 /// Parses `args`, does what they ask, and returns the exit status.
@@ -42,7 +48,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Command::Locks(args) => locks::run(&args),
                 Command::Locktest(args) => locktest::run(&args),
                 Command::Compare(args) => compare::run(&args),
+                Command::Explore(args) => explore::run(&args),
                 Command::Calibrate(args) => calibrate::run(&args),
+                Command::Validate(args) => validate::run(&args),
+                Command::Reproduce(args) => reproduce::run(&args),
             }
         });
     match done {

@@ -117,7 +117,7 @@ fn simulate(machine: &Machine, entry: &Entry, config: &Config) -> Measured {
 
 /// Catches a panic of a simulation before it is printed: its message is in the
 /// result, and a simulation can be repeated with `RUST_BACKTRACE` set.
-fn quietly<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
+pub fn quietly<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
     let work = AssertUnwindSafe(work);
     if env::var_os("RUST_BACKTRACE").is_some() {
         return catch_unwind(work);

@@ -44,18 +44,28 @@ impl Flags {
     }
 }
 
-fn machine(name: &str) -> Result<Machine, Failure> {
+/// The machine that `--machine` names.
+///
+/// # Errors
+/// There is no such machine.
+pub fn machine(name: &str) -> Result<Machine, Failure> {
     let refuse = |why: String| Failure::Usage(format!("--machine '{name}': {why}"));
-    let preset = Machine::presets().any(|preset| preset == name);
-    let file = if name == "host" { HOST_FILE } else { name };
-    if preset || Path::new(file).exists() {
-        return Machine::find(file).map_err(|why| refuse(why.to_string()));
+    let file = file(name);
+    if file.is_none_or(|file| Path::new(file).exists()) {
+        return Machine::find(file.unwrap_or(name)).map_err(|why| refuse(why.to_string()));
     }
     Err(refuse(if name == "host" {
         format!("no {HOST_FILE} here: `lockyard calibrate --out {HOST_FILE}` makes one")
     } else {
         format!("no such machine or file: use {}", valid_machines())
     }))
+}
+
+/// The file that `--machine` names; none for a machine that comes with the
+/// simulator.
+pub fn file(name: &str) -> Option<&str> {
+    let preset = Machine::presets().any(|preset| preset == name);
+    (!preset).then_some(if name == "host" { HOST_FILE } else { name })
 }
 
 fn valid_machines() -> String {

@@ -249,7 +249,10 @@ mod tests {
     fn a_simulation_that_fails_is_one_line_that_says_how_to_repeat_it() {
         let lines = [
             (failure::<Open>(), "two tasks in at once"),
-            (failure::<Shut>(), "stuck: task 1: parked, task 2: parked"),
+            (
+                failure::<Shut>(),
+                "stuck: task 1 (fair) is parked, task 2 (fair) is parked",
+            ),
             (failure::<Faulty>(), "on purpose,"),
         ];
         for (line, why) in lines {

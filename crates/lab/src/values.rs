@@ -50,6 +50,17 @@ pub fn threads(text: &str) -> Result<usize, String> {
     whole(text, 1..=MAX_THREADS)
 }
 
+/// A number of threads whose schedules are explored. The more there are, the
+/// smaller the part of their schedules that anybody can run.
+pub fn tasks(text: &str) -> Result<usize, String> {
+    whole(text, 2..=16)
+}
+
+/// A number of schedules.
+pub fn schedules(text: &str) -> Result<u64, String> {
+    whole(text, 1..=1_000_000_000)
+}
+
 /// A number of runs.
 pub fn runs(text: &str) -> Result<u32, String> {
     whole(text, 1..=1000)

@@ -5,7 +5,7 @@
 /// does not change. On aarch64 the kernel's event stream does, at 10 kHz.
 pub const EVENT_MICROS: u32 = 100;
 
-pub use imp::{cycles, rseq_store_if, thread_pointer, wait_for_event};
+pub use imp::{cycles, rseq_add_if, rseq_store_if, thread_pointer, wait_for_event};
 
 #[cfg(target_arch = "x86_64")]
 mod imp {
@@ -21,7 +21,7 @@ mod imp {
     };
 
     use super::EVENT_MICROS;
-    use crate::clock;
+    use crate::{clock, percpu::ROW_SHIFT};
 
     /// The time-stamp counter.
     #[inline]
@@ -128,6 +128,64 @@ mod imp {
         true
     }
 
+    /// Adds `delta` with release semantics to the word behind `first` in the row of
+    /// this CPU if `guard` holds `expected`, as a restartable sequence.
+    ///
+    /// # Safety
+    /// `area` is the calling thread's registered rseq area. `first` points to a word
+    /// that has one behind it at `ROW_SHIFT` bits for every CPU; only such
+    /// sequences write to them.
+    #[inline(always)]
+    pub unsafe fn rseq_add_if(
+        area: *mut u8,
+        first: *const AtomicU32,
+        delta: u32,
+        guard: &AtomicU32,
+        expected: u32,
+    ) -> bool {
+        // SAFETY: as in `rseq_store_if`; the last instruction adds, in one step for
+        // whatever interrupts this CPU, and nobody else writes to its row. The
+        // area's field `cpu_id`, at 4, cannot change before it has been used: who
+        // is moved starts over. The word is mapped, as the caller says. Plain x86
+        // loads acquire, and stores release.
+        unsafe {
+            asm!(
+                ".pushsection __rseq_cs, \"aw\"",
+                ".balign 32",
+                "771:",
+                ".long 0, 0",
+                ".quad 773f, 774f - 773f, 775f",
+                ".popsection",
+                ".pushsection .text.unlikely, \"ax\"",
+                ".byte 0x0f, 0xb9, 0x3d",
+                ".long 0x53053053",
+                "775:",
+                "jmp 772f",
+                ".popsection",
+                "772:",
+                "lea {scratch}, [rip + 771b]",
+                "mov [{area} + 8], {scratch}",
+                "773:",
+                "mov {scratch:e}, dword ptr [{area} + 4]",
+                "shl {scratch}, {shift}",
+                "cmp dword ptr [{guard}], {expected:e}",
+                "jne {fail}",
+                "add dword ptr [{first} + {scratch}], {delta:e}",
+                "774:",
+                scratch = out(reg) _,
+                area = in(reg) area,
+                shift = const ROW_SHIFT,
+                guard = in(reg) guard.as_ptr(),
+                expected = in(reg) expected,
+                first = in(reg) first,
+                delta = in(reg) delta,
+                fail = label { return false },
+                options(nostack),
+            );
+        }
+        true
+    }
+
     fn umwait(word: &AtomicU32, seen: u32) {
         // SAFETY: CPUID says that WAITPKG is there. UMONITOR arms a monitor on
         // a line that is mapped, and reads nothing else.
@@ -188,6 +246,8 @@ mod imp {
         arch::asm,
         sync::{LazyLock, atomic::AtomicU32},
     };
+
+    use crate::percpu::ROW_SHIFT;
 
     /// The virtual counter.
     #[inline]
@@ -302,6 +362,67 @@ mod imp {
         }
         true
     }
+
+    /// Adds `delta` with release semantics to the word behind `first` in the row of
+    /// this CPU if `guard` holds `expected`, as a restartable sequence.
+    ///
+    /// # Safety
+    /// `area` is the calling thread's registered rseq area. `first` points to a word
+    /// that has one behind it at `ROW_SHIFT` bits for every CPU; only such
+    /// sequences write to them.
+    #[inline(always)]
+    pub unsafe fn rseq_add_if(
+        area: *mut u8,
+        first: *const AtomicU32,
+        delta: u32,
+        guard: &AtomicU32,
+        expected: u32,
+    ) -> bool {
+        // SAFETY: as in `rseq_store_if`; the last instruction stores the sum, and
+        // nobody else writes to this CPU's row. The area's field `cpu_id`, at 4,
+        // cannot change before it has been used: who is moved starts over. The word
+        // is mapped, as the caller says.
+        unsafe {
+            asm!(
+                ".pushsection __rseq_cs, \"aw\"",
+                ".balign 32",
+                "771:",
+                ".long 0, 0",
+                ".quad 773f, 774f - 773f, 775f",
+                ".popsection",
+                ".pushsection .text.unlikely, \"ax\"",
+                ".inst 0xd428bc00",
+                "775:",
+                "b 772f",
+                ".popsection",
+                "772:",
+                "adrp {scratch}, 771b",
+                "add {scratch}, {scratch}, :lo12:771b",
+                "str {scratch}, [{area}, #8]",
+                "773:",
+                "ldar {sum:w}, [{guard}]",
+                "cmp {sum:w}, {expected:w}",
+                "b.ne {fail}",
+                "ldr {scratch:w}, [{area}, #4]",
+                "add {scratch}, {first}, {scratch}, lsl #{shift}",
+                "ldr {sum:w}, [{scratch}]",
+                "add {sum:w}, {sum:w}, {delta:w}",
+                "stlr {sum:w}, [{scratch}]",
+                "774:",
+                scratch = out(reg) _,
+                sum = out(reg) _,
+                area = in(reg) area,
+                shift = const ROW_SHIFT,
+                guard = in(reg) guard.as_ptr(),
+                expected = in(reg) expected,
+                first = in(reg) first,
+                delta = in(reg) delta,
+                fail = label { return false },
+                options(nostack),
+            );
+        }
+        true
+    }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -328,6 +449,20 @@ mod imp {
     /// # Safety
     /// None is needed.
     pub unsafe fn rseq_store_if(_: isize, _: &AtomicU32, _: u32, _: &AtomicU32, _: u32) -> bool {
+        unreachable!("no restartable sequences on this processor")
+    }
+
+    /// Never called: no area is registered.
+    ///
+    /// # Safety
+    /// None is needed.
+    pub unsafe fn rseq_add_if(
+        _: *mut u8,
+        _: *const AtomicU32,
+        _: u32,
+        _: &AtomicU32,
+        _: u32,
+    ) -> bool {
         unreachable!("no restartable sequences on this processor")
     }
 }

@@ -7,6 +7,7 @@
 //! | does the owner run | two samples of its thread's CPU clock: equal, it does not |
 //! | should I stop spinning | a jump of the time-stamp counter: I was descheduled; or a budget |
 //! | wait for a word | `pause`, `WFE`, `UMWAIT` or `MWAITX` |
+//! | count without a barrier | a part of the counter for each CPU, a restartable sequence |
 //! | release without a barrier | a restartable sequence, and `membarrier` for who must see it |
 //! | sleep, wake | a futex in the record |
 
@@ -15,14 +16,15 @@ pub mod clock;
 pub mod events;
 mod pace;
 mod park;
+mod percpu;
 mod rseq;
 mod spin;
 mod tasks;
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, fence};
 
 use lockyard_core::{
-    Clock, Deadline, Event, Look, Ordering, Platform, Running, TaskId, TaskRecord, Woken,
+    Clock, Deadline, Event, Look, Ordering, PerCpu, Platform, Running, TaskId, TaskRecord, Woken,
 };
 
 /// Threads of one Linux process.
@@ -88,6 +90,9 @@ impl Platform for Linux {
     fn quiesce() {
         rseq::quiesce();
     }
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
     fn after(nanos: u64) -> Deadline {
         Deadline(clock::monotonic_ns().saturating_add(nanos))
     }
@@ -95,7 +100,11 @@ impl Platform for Linux {
         clock::stamp()
     }
     fn elapsed(stamp: u32, micros: u32) -> bool {
-        clock::stamp().wrapping_sub(stamp) as i32 > micros as i32
+        // Another CPU's stamp may be a little ahead. One that is far ahead is from
+        // more than half a turn of the clock ago, 36 minutes.
+        const AHEAD: i32 = -1_000_000;
+        let passed = clock::stamp().wrapping_sub(stamp).cast_signed();
+        passed > micros.cast_signed() || passed < AHEAD
     }
     fn passed(deadline: Deadline) -> bool {
         clock::monotonic_ns() >= deadline.0
@@ -106,6 +115,20 @@ impl Platform for Linux {
             pace::acquired();
         }
         events::count(event);
+    }
+}
+
+impl PerCpu for Linux {
+    type Counter = percpu::Counter;
+
+    const ZERO: percpu::Counter = percpu::Counter::new();
+
+    #[inline(always)]
+    fn add_if(counter: &percpu::Counter, delta: u32, guard: &AtomicU32, expected: u32) -> bool {
+        counter.add_if(delta, guard, expected)
+    }
+    fn sum(counter: &percpu::Counter) -> u32 {
+        counter.sum()
     }
 }
 

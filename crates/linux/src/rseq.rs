@@ -1,8 +1,8 @@
-//! Guarded stores: a test and a store that are one step towards
+//! Guarded stores and additions: a test and a write that are one step towards
 //! [`quiesce`], with no barrier and no atomic read-modify-write.
 //!
 //! With restartable sequences (Linux 4.18, registered by glibc 2.35 and
-//! later), a thread that is interrupted between the test and the store starts
+//! later), a thread that is interrupted between the test and the write starts
 //! over with the test, and `membarrier` (5.10) interrupts them all.
 //!
 //! Without, a thread says in its record that it is inside, with one atomic
@@ -22,7 +22,7 @@ use std::{
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use crate::{arch, tasks};
+use crate::{arch, percpu::Place, tasks};
 
 thread_local! {
     /// The thread's registered area; null where it has none.
@@ -86,8 +86,41 @@ pub fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) 
     }
 }
 
+/// [`lockyard_core::PerCpu::add_if`] for a counter with a place.
+#[inline(always)]
+pub fn add_if(place: Place, delta: u32, guard: &AtomicU32, expected: u32) -> bool {
+    let area = AREA.get();
+    if area.is_null() {
+        other_add_if(place, delta, guard, expected)
+    } else {
+        // SAFETY: `init_thread` found this area registered for this thread. The
+        // kernel numbers a CPU below `percpu::cpus`, and so the place has a part in
+        // the row of that number.
+        unsafe { arch::rseq_add_if(area, place.first(), delta, guard, expected) }
+    }
+}
+
+/// The thread has no area, or this is its first operation on a lock.
+#[cold]
+fn other_add_if(place: Place, delta: u32, guard: &AtomicU32, expected: u32) -> bool {
+    let me = tasks::me();
+    if !AREA.get().is_null() {
+        return add_if(place, delta, guard, expected);
+    }
+    announced(guard, expected, || {
+        place.shared(me).fetch_add(delta, Release); // the caller's pair
+    })
+}
+
 #[cold]
 fn announced_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
+    announced(guard, expected, || {
+        word.store(value, Release); // the caller's pair
+    })
+}
+
+/// Tests the guard and writes, visibly inside all the time.
+fn announced(guard: &AtomicU32, expected: u32, write: impl FnOnce()) -> bool {
     let inside = &tasks::record(tasks::me()).inside;
     // (R1) SeqCst: a full barrier between the announcement and the test, for
     // the fence in `quiesce`: it sees me inside, or I see the guard changed.
@@ -95,9 +128,9 @@ fn announced_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected:
     fence(SeqCst);
     let passed = guard.load(Acquire) == expected; // (R1)
     if passed {
-        word.store(value, Release); // the caller's pair
+        write();
     }
-    inside.fetch_add(1, Release); // (R2) publishes my store to `quiesce`
+    inside.fetch_add(1, Release); // (R2) publishes what I wrote to `quiesce`
     passed
 }
 

@@ -21,7 +21,8 @@
 //!
 //! Locking a mutex that the calling thread holds already, and unlocking one
 //! that it does not hold (which takes `unsafe`), panics with the lock's address
-//! and owner and leaves the mutex as it was. A thread that ends while it holds
+//! and owner and leaves the mutex as it was. The same goes for the writer of an
+//! [`RwLock`]; of readers it knows only how many there are. A thread that ends while it holds
 //! a mutex leaves it locked; its number may later name another thread, which
 //! then passes for the owner.
 //!
@@ -38,7 +39,7 @@
 //! async-signal-safe.
 
 pub use lock_api::WaitTimeoutResult;
-pub use lockyard_core::{mutex::PATIENCE_MICROS, osq};
+pub use lockyard_core::{mutex::PATIENCE_MICROS, osq, percpu_rwsem, rwsem};
 use lockyard_linux::Linux;
 
 /// The mutex without its data: sixteen bytes, all zero when unlocked.
@@ -94,6 +95,127 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 /// waiter.join().unwrap();
 /// ```
 pub type Condvar = lock_api::Condvar<lockyard_core::Condvar<Linux>>;
+
+/// The reader-writer lock without its data: 24 bytes, all zero when unlocked.
+pub type RawRwLock<C = rwsem::Lockless, W = osq::Event> = lockyard_core::RawRwLock<Linux, C, W>;
+
+/// A lock around a `T` for many readers or one writer.
+///
+/// A writer that finds it held spins while the writer before it is on a CPU,
+/// and for some microseconds while readers have it; readers only glance. Then
+/// they sleep, and are let in together. Running threads overtake sleeping ones,
+/// for up to [`PATIENCE_MICROS`]; then the first sleeper is given the lock. A
+/// reader does not join readers past threads that wait: a thread that reads
+/// already and reads again may wait for a writer that waits for it.
+///
+/// It has no poisoning: a thread that panics while it holds a guard unlocks.
+///
+/// ```
+/// use lockyard::{RwLock, RwLockWriteGuard};
+///
+/// static NAMES: RwLock<Vec<&str>> = RwLock::new(Vec::new());
+///
+/// let mut names = NAMES.write();
+/// names.push("a");
+/// let names = RwLockWriteGuard::downgrade(names); // nobody writes in between
+/// assert_eq!(NAMES.read().len(), names.len());
+/// ```
+///
+/// One reader at a time may be upgradable: it becomes the writer without
+/// letting another write before.
+///
+/// ```
+/// use lockyard::{RwLock, RwLockUpgradableReadGuard};
+///
+/// let cache = RwLock::new(None);
+/// let found = cache.upgradable_read();
+/// if found.is_none() {
+///     *RwLockUpgradableReadGuard::upgrade(found) = Some(7);
+/// }
+/// assert_eq!(*cache.read(), Some(7));
+/// ```
+pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
+
+/// A reader's access to a locked [`RwLock`]'s data; unlocks when dropped.
+pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
+
+/// The writer's access to a locked [`RwLock`]'s data; unlocks when dropped.
+pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
+
+/// The access of the reader of a locked [`RwLock`] that may become the writer;
+/// unlocks when dropped.
+pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, RawRwLock, T>;
+
+/// A reader's access to a part of a locked [`RwLock`]'s data; unlocks when
+/// dropped.
+pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, RawRwLock, T>;
+
+/// The writer's access to a part of a locked [`RwLock`]'s data; unlocks when
+/// dropped.
+pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, RawRwLock, T>;
+
+/// The per-CPU reader-writer lock without its data: 32 bytes, all zero when unlocked.
+/// `G` says who gets it from a writer; see [`percpu_rwsem`].
+pub type RawPercpuRwLock<G = percpu_rwsem::Bounded> = lockyard_core::RawPercpuRwLock<Linux, G>;
+
+/// A lock around a `T` that is read all the time and written seldom.
+///
+/// A reader writes to nothing that another CPU writes to: it counts itself on its
+/// own CPU, without an atomic instruction or a barrier. So readers do not slow each
+/// other down, however many there are. The writer pays: it interrupts the threads of
+/// the process that are on a CPU (`membarrier`), unless another wrote just before,
+/// and adds up the counts of all CPUs. For half a millisecond after a writer, readers
+/// pay for a fence.
+///
+/// Choose it for configuration, routing tables, caches: where thousands of reads
+/// come on each write. Choose [`RwLock`] where writers come often or must not wait,
+/// where a reader is to wait briefly without sleeping, for an upgradable reader, and
+/// for very many locks: each of these takes four bytes for every CPU as well, from
+/// its first use until it is dropped. A program can have 16 million at a time.
+///
+/// A writer lets no further reader in, and waits for those that are in. So a thread
+/// must not read again what it reads already: a writer that came in between waits
+/// for the first, and the second for the writer. A thread that waits may be overtaken
+/// for up to [`PATIENCE_MICROS`]. A read guard may be sent to another thread.
+///
+/// It has no poisoning: a thread that panics while it holds a guard unlocks.
+///
+/// ```
+/// use lockyard::{PercpuRwLock, PercpuRwLockWriteGuard};
+///
+/// static ROUTES: PercpuRwLock<Vec<&str>> = PercpuRwLock::new(Vec::new());
+///
+/// let mut routes = ROUTES.write();
+/// routes.push("a");
+/// let routes = PercpuRwLockWriteGuard::downgrade(routes); // nobody writes in between
+/// std::thread::scope(|scope| {
+///     for _ in 0..4 {
+///         scope.spawn(|| assert_eq!(ROUTES.read().len(), 1));
+///     }
+/// });
+/// drop(routes);
+/// ```
+///
+/// In a fork's child a lock that another thread of the parent had for reading keeps
+/// that reader for ever; writers of the child wait for it.
+pub type PercpuRwLock<T> = lock_api::RwLock<RawPercpuRwLock, T>;
+
+/// A reader's access to a locked [`PercpuRwLock`]'s data; unlocks when dropped, by
+/// whichever thread.
+pub type PercpuRwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawPercpuRwLock, T>;
+
+/// The writer's access to a locked [`PercpuRwLock`]'s data; unlocks when dropped.
+pub type PercpuRwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawPercpuRwLock, T>;
+
+/// A reader's access to a part of a locked [`PercpuRwLock`]'s data; unlocks when
+/// dropped.
+pub type MappedPercpuRwLockReadGuard<'a, T> =
+    lock_api::MappedRwLockReadGuard<'a, RawPercpuRwLock, T>;
+
+/// The writer's access to a part of a locked [`PercpuRwLock`]'s data; unlocks when
+/// dropped.
+pub type MappedPercpuRwLockWriteGuard<'a, T> =
+    lock_api::MappedRwLockWriteGuard<'a, RawPercpuRwLock, T>;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

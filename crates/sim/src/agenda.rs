@@ -15,6 +15,9 @@ pub(crate) type TaskIndex = usize;
 pub(crate) enum Happening {
     /// A task goes on, unless its generation is another by then.
     Resume(TaskIndex, u32),
+    /// A spinner looks again, as an answer may be another by then, unless its
+    /// generation is.
+    Look(TaskIndex, u32),
     /// The deadline of a parked task, unless its generation is another.
     Timer(TaskIndex, u32),
     /// The tick of a CPU.

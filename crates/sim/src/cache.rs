@@ -2,9 +2,10 @@
 //!
 //! A core that does not hold a line requests it, and requests for a line are
 //! served one after the other in the order in which they came. An exclusive
-//! holder keeps the line until the next request reaches it, half way through
-//! the transfer; so who has just got a line can use it for a while although
-//! others wait for it. Hardware threads of a core share its cache.
+//! holder keeps the line until the next request reaches it, at any moment of
+//! the transfer, as it is near the line's home or far from it; so who has just
+//! got a line can use it for a while although others wait for it. Hardware
+//! threads of a core share its cache.
 
 use std::collections::VecDeque;
 
@@ -19,7 +20,7 @@ use crate::{
 };
 
 /// The bytes of a line.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// A line's number, in the order of first use.
 pub(crate) type LineId = usize;
@@ -117,7 +118,7 @@ impl Cache {
         line.sharers.grow(topology.cores());
         line.sharers.insert(core);
         if let Some(last) = last {
-            last.until = begin + transfer / 2;
+            last.until = begin + self.dice.u64(0..=transfer);
             line.sharers.insert(last.core);
         }
         line.shared = true;
@@ -155,7 +156,7 @@ impl Cache {
             line.sharers.clear();
             line.shared = false;
         } else if let Some(last) = line.tenures.back_mut() {
-            last.until = begin + transfer / 2;
+            last.until = begin + self.dice.u64(0..=transfer);
         }
         line.tenures.push_back(Tenure {
             core,

@@ -19,7 +19,7 @@ use crate::{
     scheduler::{CpuState, Fleet, Policy},
     smt::CoreState,
     spin::Spin,
-    timeline::Timeline,
+    timeline::{Names, Timeline},
     topology::{Cpu, Topology},
 };
 
@@ -179,6 +179,7 @@ pub(crate) struct Engine {
     pub(crate) most: u64,
     /// What has happened, for people, if somebody wants to know.
     pub(crate) timeline: Option<Timeline>,
+    pub(crate) names: Names,
     unfinished: usize,
 }
 
@@ -205,6 +206,7 @@ impl Engine {
             events: [0; Event::ALL.len()],
             most: u64::MAX,
             timeline: None,
+            names: Names::default(),
             unfinished: policies.len(),
         };
         engine.start();
@@ -213,9 +215,10 @@ impl Engine {
 
     /// Writes a line of the timeline, if there is one.
     #[inline]
-    pub(crate) fn note(&mut self, task: TaskIndex, text: impl FnOnce(&Timeline) -> String) {
-        if let Some(timeline) = &mut self.timeline {
-            let text = text(timeline);
+    pub(crate) fn note(&mut self, task: TaskIndex, text: impl FnOnce(&mut Self) -> String) {
+        if self.timeline.is_some() {
+            let text = text(self);
+            let timeline = self.timeline.as_mut().expect("it is there");
             timeline.push(self.now, task, text);
         }
     }
@@ -240,7 +243,7 @@ impl Engine {
                 return Next::Stuck;
             }
             match what {
-                Happening::Resume(task, _) => {
+                Happening::Resume(task, _) | Happening::Look(task, _) => {
                     self.arrive(task);
                     return Next::Resume(task);
                 }
@@ -390,6 +393,7 @@ impl Engine {
         state.generation += 1;
         state.spend(Spending::Sleep, now);
         let cpu = state.cpu;
+        self.note(task, |_| "has finished".into());
         if self.fleet.cpus[cpu].current == Some(task) {
             self.leave(cpu);
         }
@@ -399,7 +403,9 @@ impl Engine {
 /// Whether a happening still concerns the step that it was meant for.
 fn is_valid(tasks: &[Task], what: Happening) -> bool {
     match what {
-        Happening::Resume(task, generation) => tasks[task].generation == generation,
+        Happening::Resume(task, generation) | Happening::Look(task, generation) => {
+            tasks[task].generation == generation
+        }
         Happening::Timer(task, generation) => {
             tasks[task].state == State::Parked && tasks[task].generation == generation
         }

@@ -42,14 +42,14 @@ use lockyard_core::Event;
 use lockyard_fiber::{Fiber, Stop};
 
 pub use engine::{SPENDINGS, Spending};
-pub use machine::{Costs, Hypervisor, Machine, Picos, Quota, Refused};
+pub use machine::{Costs, Hypervisor, Machine, Picos, Quota, Refused, UserSpace};
 pub use scheduler::Policy;
 pub use schedules::Strategy;
 pub use timeline::Timeline;
-pub use world::{Sim, SimWord, name, now_ns, work};
+pub use world::{Sim, SimWord, name, note, now_ns, work};
 
-use agenda::{Happening, Order};
-use engine::{Engine, Next, State};
+use agenda::{Happening, Order, TaskIndex};
+use engine::{Engine, Next, State, Task};
 use schedules::Schedule;
 
 /// A machine and a seed: all that a simulation depends on besides its tasks.
@@ -160,7 +160,10 @@ impl Scenario {
         let order = Order::Schedule(schedule);
         let mut engine = Engine::new(&self.machine, self.seed, policies, order);
         engine.most = STEPS;
-        engine.timeline = timeline.then(Timeline::default);
+        if timeline {
+            engine.timeline = Some(Timeline::default());
+            engine.note_start();
+        }
         run(engine, None, body)
     }
 }
@@ -213,7 +216,7 @@ fn drive(fibers: &mut [Fiber<'_>], until: Option<&Until<'_>>) -> (Option<Picos>,
             }
             Next::Finished => return (stopped, None),
             Next::Stuck => {
-                let tasks = world::ask(|engine| describe(engine)).unwrap_or_default();
+                let tasks = world::ask(describe).unwrap_or_default();
                 return (stopped, Some(Failure::Stuck(tasks)));
             }
         };
@@ -227,20 +230,43 @@ fn drive(fibers: &mut [Fiber<'_>], until: Option<&Until<'_>>) -> (Option<Picos>,
             Stop::Finished => {
                 world::ask(|engine| engine.finish(task));
             }
-            Stop::Panicked(message) => return (stopped, Some(Failure::Panicked(message))),
+            Stop::Panicked(message) => {
+                let message = world::ask(|engine| engine.without_addresses(&message));
+                let message = message.unwrap_or_default();
+                return (stopped, Some(Failure::Panicked(message)));
+            }
         }
     }
 }
 
-/// The tasks that have not ended, and what they are at.
-fn describe(engine: &Engine) -> String {
-    let at = |state: State, spending| match (state, spending) {
-        (State::Running, Spending::Spin) => "spins".to_owned(),
-        (state, _) => format!("{state:?}").to_lowercase(),
-    };
-    let tasks: Vec<String> = (engine.tasks.iter().enumerate())
-        .filter(|(_, task)| task.state != State::Done)
-        .map(|(number, task)| format!("task {}: {}", number + 1, at(task.state, task.spending())))
+/// The tasks that have not ended, and what they are at; the first of many.
+fn describe(engine: &mut Engine) -> String {
+    const MOST: usize = 8;
+    let all = 0..engine.tasks.len();
+    let stuck: Vec<_> = all
+        .filter(|&task| engine.tasks[task].state != State::Done)
         .collect();
-    tasks.join(", ")
+    let shown = stuck.iter().take(MOST);
+    let mut text: Vec<String> = shown
+        .map(|&task| format!("task {} {}", task + 1, doing(engine, task)))
+        .collect();
+    if stuck.len() > MOST {
+        text.push(format!("and {} more", stuck.len() - MOST));
+    }
+    text.join(", ")
+}
+
+/// Under which policy a task is at what: `(fair) parked`.
+fn doing(engine: &mut Engine, task: TaskIndex) -> String {
+    let Task { policy, cpu, .. } = engine.tasks[task];
+    match (engine.tasks[task].state, engine.tasks[task].spending()) {
+        (State::Parked | State::Done, _) => format!("({policy}) is parked"),
+        (State::Ready, _) => format!("({policy}) is ready on CPU {cpu}"),
+        (State::Running, Spending::Spin) => {
+            let (address, value) = engine.tasks[task].spin.sees;
+            let (word, value) = (engine.word(address), timeline::Value(value));
+            format!("({policy}) spins on CPU {cpu} while {word} is {value}")
+        }
+        (State::Running, _) => format!("({policy}) runs on CPU {cpu}"),
+    }
 }

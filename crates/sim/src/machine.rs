@@ -41,6 +41,7 @@ pub struct MachineFile {
     cpu: CpuFile,
     memory: MemoryFile,
     scheduler: SchedulerFile,
+    user_space: Option<UserSpaceFile>,
     quota: Option<QuotaFile>,
     hypervisor: Option<HypervisorFile>,
 }
@@ -60,7 +61,6 @@ struct CpuFile {
     work_unit: Param,
     locked: Param,
     poll: Param,
-    ask: Param,
     poll_share: Param,
     event_wake: Option<Param>,
     event_stream: Option<Param>,
@@ -93,7 +93,15 @@ struct SchedulerFile {
     deep_wake: Param,
     yields: Param,
     quiesce: Param,
+}
+
+/// For a machine whose tasks are those of user space.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct UserSpaceFile {
+    ask: Param,
     off_cpu_seen: Param,
+    spin_budget: Param,
 }
 
 #[derive(Clone, Deserialize, Debug)]
@@ -145,9 +153,6 @@ pub struct Costs {
     pub locked: Picos,
     /// From one look of a polling spinner to the next.
     pub poll: Picos,
-    /// What a look takes longer when the spinner asks whether a task runs and
-    /// whether it should stop.
-    pub ask: Picos,
     /// The share of a core that a polling spinner competes for: 1 is that of a
     /// task that computes.
     pub poll_share: f64,
@@ -196,8 +201,28 @@ pub struct Costs {
     pub yields: Picos,
     /// [`Platform::quiesce`](lockyard_core::Platform::quiesce).
     pub quiesce: Picos,
-    /// How late a spinner learns that a task is off its CPU: 0 in a kernel.
+    /// What user space does not have of a kernel; `None` in a kernel.
+    pub user_space: Option<UserSpace>,
+}
+
+impl Costs {
+    /// How late a spinner learns that a task is off its CPU.
+    pub(crate) fn off_cpu_seen(&self) -> Picos {
+        self.user_space.map_or(0, |user| user.off_cpu_seen)
+    }
+}
+
+/// How spinners of user space differ from those of a kernel, which see at once
+/// and for nothing whether a task runs and whether they must reschedule.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct UserSpace {
+    /// What a look takes longer when the spinner asks whether a task runs and
+    /// whether it should stop.
+    pub ask: Picos,
+    /// How late a spinner learns that a task is off its CPU.
     pub off_cpu_seen: Picos,
+    /// How long a task spins at a stretch.
+    pub spin_budget: Picos,
 }
 
 /// At most so much CPU time in each period (the kernel's CFS_BANDWIDTH).
@@ -272,7 +297,15 @@ impl Machine {
     #[must_use]
     pub fn resized(mut self, cores: usize, threads: usize) -> Self {
         (self.sockets, self.clusters_per_socket) = (1, 1);
-        (self.cores_per_cluster, self.threads_per_core) = (cores, threads);
+        self.cores_per_cluster = cores;
+        self.with_threads_per_core(threads)
+    }
+
+    /// The same sockets and cores, but with another number of threads of each,
+    /// which do not slow each other down more than they did.
+    #[must_use]
+    pub fn with_threads_per_core(mut self, threads: usize) -> Self {
+        self.threads_per_core = threads;
         let last = self.costs.smt_speed.last().copied().unwrap_or(1.0);
         self.costs.smt_speed.resize(threads, last);
         self
@@ -413,7 +446,6 @@ impl Reader<'_> {
             work_unit: self.step(&cpu.work_unit)?,
             locked: self.step(&cpu.locked)?,
             poll: self.step(&cpu.poll)?,
-            ask: self.time(&cpu.ask)?,
             poll_share: self.number(&cpu.poll_share, 0.0..=1.0)?,
             event_wake: event_wake.map(|param| self.time(param)).transpose()?,
             event_stream: event_stream
@@ -439,7 +471,19 @@ impl Reader<'_> {
             deep_wake: self.time(&scheduler.deep_wake)?,
             yields: self.step(&scheduler.yields)?,
             quiesce: self.time(&scheduler.quiesce)?,
-            off_cpu_seen: self.time(&scheduler.off_cpu_seen)?,
+            user_space: file
+                .user_space
+                .as_ref()
+                .map(|user| self.user_space(user))
+                .transpose()?,
+        })
+    }
+
+    fn user_space(&self, file: &UserSpaceFile) -> Result<UserSpace, Refused> {
+        Ok(UserSpace {
+            ask: self.time(&file.ask)?,
+            off_cpu_seen: self.time(&file.off_cpu_seen)?,
+            spin_budget: self.step(&file.spin_budget)?,
         })
     }
 

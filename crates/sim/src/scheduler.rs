@@ -8,6 +8,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
 };
 
 use fixedbitset::FixedBitSet;
@@ -32,6 +33,16 @@ pub enum Policy {
     Fifo(u8),
     /// SCHED_RR with this priority.
     RoundRobin(u8),
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fair => f.write_str("fair"),
+            Self::Fifo(priority) => write!(f, "fifo {priority}"),
+            Self::RoundRobin(priority) => write!(f, "rr {priority}"),
+        }
+    }
 }
 
 impl Policy {
@@ -228,6 +239,7 @@ impl Engine {
         queue.began = now + latency;
         queue.accounted = now + latency;
         let begin = (now + latency).max(queue.stolen_until);
+        self.note(task, |_| format!("runs on CPU {cpu}"));
         let state = &mut self.tasks[task];
         state.state = State::Running;
         state.cpu = cpu;
@@ -251,7 +263,7 @@ impl Engine {
         self.account(cpu);
         if let Some(task) = self.fleet.cpus[cpu].current.take() {
             self.tasks[task].off_since = self.now;
-            let seen = self.now + self.costs.off_cpu_seen;
+            let seen = self.now + self.costs.off_cpu_seen();
             self.alert_observers(task, seen);
         }
         self.fill(cpu, switch);
@@ -272,7 +284,7 @@ impl Engine {
         state.before = state.spending();
         state.spend(Spending::Ready, now);
         state.spin.descheduled = true;
-        self.note(task, |_| format!("is preempted on CPU {cpu}"));
+        self.note(task, |_| format!("is off CPU {cpu}, ready"));
         self.enqueue(cpu, task);
         self.leave(cpu);
     }
@@ -303,6 +315,7 @@ impl Engine {
         state.left = Pending::Step(0);
         let policy = state.policy;
         let cpu = self.place(task);
+        self.note(task, |_| "is woken".into());
         if self.fleet.idle.contains(cpu) && !self.must_wait(policy) {
             let deep = now - self.fleet.cpus[cpu].idle_since >= self.costs.deep_after;
             let latency = match deep {

@@ -23,7 +23,9 @@ pub enum Strategy {
     },
 }
 
-/// In so many steps the machine's own happenings come in once: ticks, deadlines.
+/// In so many steps the machine's own happenings come in once: ticks, deadlines,
+/// and looks of spinners that see no change but that of the time. A spinner must
+/// not keep those from going on that it waits for.
 const OTHERS: u32 = 24;
 
 /// A schedule.

@@ -13,9 +13,6 @@ use crate::{
     scheduler::CpuState,
 };
 
-/// How long a task spins at a stretch, as in the Linux world.
-const BUDGET: Picos = 600_000_000;
-
 /// What a task remembers of its spin.
 #[derive(Default)]
 pub(crate) struct Spin {
@@ -36,6 +33,8 @@ pub(crate) struct Spin {
     /// wakes it, and all else only at the end of a wait.
     event: bool,
     line: LineId,
+    /// The word that it waits for, and its value at the last look.
+    pub(crate) sees: (usize, u32),
     /// The first moment at which the condition may say something else.
     flips: Picos,
 }
@@ -64,13 +63,15 @@ impl Engine {
             asks: false,
             event,
             line,
+            sees: (address, 0),
             flips: last,
         };
     }
 
-    /// A look begins, or the first one.
-    pub(crate) fn look(&mut self) {
+    /// A look begins, or the first one: the word has this value.
+    pub(crate) fn look(&mut self, value: u32) {
         let spin = &mut self.tasks[self.active].spin;
+        spin.sees.1 = value;
         spin.flips = spin.last;
         self.looking = true;
         self.looked.clear();
@@ -80,7 +81,7 @@ impl Engine {
     /// enough, or has had as many looks as it wanted; if not, it must pause.
     pub(crate) fn stops_looking(&mut self, stops: bool) -> bool {
         self.looking = false;
-        let ask = self.costs.ask;
+        let ask = self.costs.user_space.map_or(0, |user| user.ask);
         let spin = &mut self.tasks[self.active].spin;
         if std::mem::take(&mut spin.asks) && spin.every == self.costs.poll {
             spin.every += ask;
@@ -129,7 +130,7 @@ impl Engine {
         }
         if flips < Picos::MAX {
             let at = self.next_look(task, flips);
-            self.agenda.push(at, Happening::Resume(task, generation));
+            self.agenda.push(at, Happening::Look(task, generation));
         }
         let share = match event {
             true => CpuState::IDLES,
@@ -205,7 +206,7 @@ impl Engine {
             self.flips_at(again);
             return None;
         }
-        let seen = state.off_since + self.costs.off_cpu_seen;
+        let seen = state.off_since + self.costs.off_cpu_seen();
         if self.now >= seen {
             return Some(true);
         }
@@ -224,11 +225,16 @@ impl Engine {
     pub(crate) fn need_resched(&mut self) -> bool {
         let spin = &mut self.tasks[self.active].spin;
         spin.asks = true;
-        let end = spin.began + BUDGET;
-        if spin.descheduled || self.now >= end || self.topology.cpus() == 1 {
+        if spin.descheduled || self.topology.cpus() == 1 {
             return true;
         }
-        self.flips_at(end);
-        false
+        let Some(user) = self.costs.user_space else {
+            return false;
+        };
+        let end = spin.began + user.spin_budget;
+        if self.now < end {
+            self.flips_at(end);
+        }
+        self.now >= end
     }
 }

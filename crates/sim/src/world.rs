@@ -2,11 +2,14 @@
 
 use std::{
     cell::{Cell, RefCell, UnsafeCell},
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
 };
 
 use lockyard_core::{
-    Deadline, Event, Look, Ordering, Platform, Running, TaskId, TaskRecord, Woken, Word,
+    Deadline, Event, Look, Ordering, PerCpu, Platform, Running, TaskId, TaskRecord, Woken, Word,
 };
 use lockyard_fiber as fiber;
 
@@ -14,7 +17,7 @@ use crate::{
     agenda::TaskIndex,
     engine::{Engine, Kind, Spending, State},
     machine::Picos,
-    timeline::Timeline,
+    timeline::{Micros, Value},
 };
 
 const MICRO: Picos = 1_000_000;
@@ -40,7 +43,7 @@ pub struct SimWord(AtomicU32);
 struct Record(UnsafeCell<TaskRecord<Sim>>);
 
 /// Puts a machine into place for the fibers of this thread.
-pub(crate) fn install(engine: Engine) {
+pub(crate) fn install(mut engine: Engine) {
     RECORDS.with_borrow_mut(|records| {
         for record in records.iter() {
             // SAFETY: a record is shared by the tasks of a simulation, and by
@@ -53,6 +56,11 @@ pub(crate) fn install(engine: Engine) {
             let fresh = Record(UnsafeCell::new(TaskRecord::new()));
             &*Box::leak(Box::new(fresh))
         }));
+        for (task, record) in records.iter().enumerate().take(engine.tasks.len()) {
+            engine
+                .names
+                .record(address(*record), size_of::<Record>(), task);
+        }
     });
     ENGINE.with_borrow_mut(|slot| {
         assert!(slot.is_none(), "a simulation inside a simulation");
@@ -75,19 +83,24 @@ pub(crate) fn ask<R>(question: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     ENGINE.with_borrow_mut(|engine| engine.as_mut().map(question))
 }
 
-/// Names the words of an object in timelines.
-pub fn name<T>(object: &T, name: &str) {
-    ask(|engine| {
-        if let Some(timeline) = &mut engine.timeline {
-            let start = std::ptr::from_ref(object).addr();
-            timeline.name(start, size_of::<T>(), name.to_owned());
-        }
-    });
+/// Names an object, and its words in the order of their addresses, in timelines
+/// and failures. A word without a name gets a number.
+pub fn name<T>(object: &T, name: &'static str, words: &'static [&'static str]) {
+    ask(|engine| (engine.names).object(address(object), size_of::<T>(), name, words));
+}
+
+/// Says in the timeline what the active task does.
+pub fn note(text: &'static str) {
+    line(|_| text.to_owned());
 }
 
 /// Writes a line of the timeline about the active task, if there is one.
-fn note(text: impl FnOnce(&Timeline) -> String) {
+fn line(text: impl FnOnce(&mut Engine) -> String) {
     ask(|engine| engine.note(engine.active, text));
+}
+
+fn address<T>(object: &T) -> usize {
+    std::ptr::from_ref(object).addr()
 }
 
 /// Does what takes time: `act` says whether that time has passed already.
@@ -113,7 +126,18 @@ pub fn now_ns() -> u64 {
 
 impl SimWord {
     fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+        address(self)
+    }
+
+    /// Says in the timeline that it has this value.
+    fn note_value(&self, head: &str, value: u32) {
+        line(|engine| format!("{head}{} is {}", engine.word(self.address()), Value(value)));
+    }
+
+    /// A load without a line in the timeline, or a look at it.
+    fn read(&self) -> u32 {
+        spend(|engine| engine.access(self.address(), Kind::Load));
+        self.0.load(Relaxed)
     }
 
     /// A read-modify-write.
@@ -121,9 +145,12 @@ impl SimWord {
         spend(|engine| engine.access(self.address(), Kind::Update));
         let before = change(&self.0);
         ask(|engine| engine.updated(self.address()));
-        note(|names| {
-            let after = self.0.load(Relaxed);
-            format!("{} {before:#x} -> {after:#x}", names.word(self.address()))
+        line(|engine| {
+            let word = engine.word(self.address());
+            match self.0.load(Relaxed) {
+                after if after == before => format!("{word} stays {}", Value(before)),
+                after => format!("{word} {} -> {}", Value(before), Value(after)),
+            }
         });
         before
     }
@@ -141,18 +168,15 @@ impl Word for SimWord {
             looking
         });
         if looking == Some(false) {
-            spend(|engine| engine.access(self.address(), Kind::Load));
-            note(|names| {
-                let value = self.0.load(Relaxed);
-                format!("{} is {value:#x}", names.word(self.address()))
-            });
+            let value = self.read();
+            self.note_value("", value);
         }
         self.0.load(Relaxed)
     }
 
     fn store(&self, value: u32, _: Ordering) {
         self.0.store(value, Relaxed);
-        note(|names| format!("{} := {value:#x}", names.word(self.address())));
+        line(|engine| format!("{} := {}", engine.word(self.address()), Value(value)));
         spend(|engine| engine.access(self.address(), Kind::Store));
     }
 
@@ -225,7 +249,8 @@ impl Platform for Sim {
     fn pace() -> Look {
         ask(|engine| {
             let now = engine.now;
-            engine.tasks[engine.active].pace.look(now)
+            let look = engine.tasks[engine.active].pace.look(now);
+            engine.costs.user_space.map_or(Look::Poll, |_| look)
         })
         .unwrap_or(Look::Poll)
     }
@@ -240,22 +265,29 @@ impl Platform for Sim {
 
     fn spin_until(
         word: &SimWord,
-        order: Ordering,
+        _: Ordering,
         look: Look,
         looks: u32,
         mut done: impl FnMut(u32) -> bool,
         mut stop: impl FnMut() -> bool,
     ) -> Option<u32> {
         ask(|engine| engine.spin_until(word.address(), look, looks));
+        // What it has seen again and again is one line of the timeline.
+        let mut shown = None;
         loop {
-            let value = word.load(order);
+            let value = word.read();
             if done(value) {
+                word.note_value("", value);
                 return Some(value);
             }
-            ask(Engine::look)?;
+            ask(|engine| engine.look(value))?;
             let stops = stop();
             if ask(|engine| engine.stops_looking(stops))? {
+                word.note_value("stops spinning: ", value);
                 return None;
+            }
+            if shown.replace(value) != Some(value) {
+                word.note_value("spins while ", value);
             }
             fiber::pause();
         }
@@ -268,6 +300,7 @@ impl Platform for Sim {
             std::mem::take(&mut engine.tasks[active].token)
         };
         if ask(token).unwrap_or(true) {
+            note("does not park: it has been unparked");
             return Woken::Unparked;
         }
         spend(|engine| {
@@ -279,8 +312,12 @@ impl Platform for Sim {
             let active = engine.active;
             engine.tasks[active].parking = false;
             let woken = token(engine);
+            engine.note(active, |_| match (woken, deadline) {
+                (true, _) => "does not park: it has been unparked".into(),
+                (false, None) => "parks".into(),
+                (false, Some(at)) => format!("parks until {} us", Micros(at)),
+            });
             if !woken {
-                engine.note(engine.active, |_| "parks".into());
                 engine.sleep(deadline);
             }
             woken
@@ -295,7 +332,7 @@ impl Platform for Sim {
     }
 
     fn unpark(task: TaskId) {
-        note(|_| format!("unparks task {}", task.number()));
+        line(|_| format!("unparks task {}", task.number()));
         let task = index(task);
         let parked = |engine: &Engine| engine.tasks[task].state == State::Parked;
         spend(|engine| {
@@ -319,6 +356,7 @@ impl Platform for Sim {
     }
 
     fn yield_to(_: TaskId) {
+        note("lets others run");
         spend(Engine::yield_now);
     }
 
@@ -333,6 +371,8 @@ impl Platform for Sim {
         let passed = ask(|engine| engine.quiesced) == before;
         if passed {
             word.store(value, Ordering::Release);
+        } else {
+            note("has to test again: a task quiesced");
         }
         passed
     }
@@ -340,6 +380,12 @@ impl Platform for Sim {
     fn quiesce() {
         spend(|engine| engine.advance(engine.now + engine.costs.quiesce, Spending::Compute));
         ask(|engine| engine.quiesced += 1);
+        note("has quiesced");
+    }
+
+    fn fence() {
+        spend(|engine| engine.advance(engine.now + engine.costs.locked, Spending::Compute));
+        note("fences");
     }
 
     fn after(nanos: u64) -> Deadline {
@@ -384,5 +430,54 @@ impl Platform for Sim {
             engine.events[event as usize] += 1;
             engine.note(active, |_| format!("({event:?})"));
         });
+    }
+}
+
+/// A counter of a lock on the simulated machine.
+pub struct SimCounter(OnceLock<Box<[Part]>>);
+
+/// The part of a CPU, on a line of its own: that CPU alone writes to it.
+#[repr(align(128))]
+struct Part(SimWord);
+
+impl SimCounter {
+    /// The parts of as many CPUs as the machine has when it is first used.
+    fn parts(&self) -> &[Part] {
+        self.0.get_or_init(|| {
+            let cpus = ask(|engine| engine.topology.cpus()).unwrap_or(1);
+            (0..cpus).map(|_| Part(SimWord::ZERO)).collect()
+        })
+    }
+}
+
+impl PerCpu for Sim {
+    type Counter = SimCounter;
+
+    const ZERO: SimCounter = SimCounter(OnceLock::new());
+
+    /// A [`Platform::quiesce`] between the test and the addition starts it over, and
+    /// so does another CPU.
+    fn add_if(counter: &SimCounter, delta: u32, guard: &SimWord, expected: u32) -> bool {
+        let place = || ask(|engine| (engine.quiesced, engine.tasks[engine.active].cpu));
+        let before = place();
+        if guard.load(Ordering::Acquire) != expected {
+            return false;
+        }
+        let parts = counter.parts();
+        let part = &parts[before.map_or(0, |(_, cpu)| cpu) % parts.len()].0;
+        let value = part.read();
+        let passed = place() == before;
+        if passed {
+            part.store(value.wrapping_add(delta), Ordering::Release);
+        } else {
+            note("has to test again: a task quiesced, or it was moved");
+        }
+        passed
+    }
+
+    fn sum(counter: &SimCounter) -> u32 {
+        let parts = counter.0.get().map_or(&[][..], |parts| parts);
+        let values = parts.iter().map(|part| part.0.load(Ordering::Acquire));
+        values.fold(0, u32::wrapping_add)
     }
 }

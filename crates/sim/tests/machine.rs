@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 
 use lockyard_core::{Look, Ordering::*, Platform, Running, TaskId, Woken, Word};
 use lockyard_sim::{
-    Failure, Hypervisor, Machine, Policy, Quota, Scenario, Sim, SimWord, Spending, Until, now_ns,
-    work,
+    Failure, Hypervisor, Machine, Policy, Quota, Scenario, Sim, SimWord, Spending, Strategy, Until,
+    UserSpace, name, now_ns, work,
 };
 
 const MS: u64 = 1_000_000_000;
@@ -245,7 +245,11 @@ fn a_spin_ends_after_its_looks() {
 fn a_spinner_learns_that_a_task_has_left_its_cpu() {
     let flag = Line::new();
     let mut machine = machine(2, 1);
-    machine.costs.off_cpu_seen = 4_000_000;
+    machine.costs.user_space = Some(UserSpace {
+        ask: 0,
+        off_cpu_seen: 4_000_000,
+        spin_budget: MS,
+    });
     let (slept, seen) = (Cell::new(0), Cell::new(0));
     let result = scenario(machine).simulate(&[Policy::Fair; 2], None, |number| {
         if number == 0 {
@@ -300,7 +304,7 @@ fn tasks_that_wait_for_each_other_are_stuck() {
     let result = scenario(machine(2, 1)).simulate(&[Policy::Fair; 2], None, |_| {
         Sim::park(None);
     });
-    let text = "task 1: parked, task 2: parked".to_owned();
+    let text = "task 1 (fair) is parked, task 2 (fair) is parked".to_owned();
     assert_eq!(result, Err(Failure::Stuck(text)));
 }
 
@@ -308,9 +312,51 @@ fn tasks_that_wait_for_each_other_are_stuck() {
 fn a_spinner_that_nobody_answers_is_stuck() {
     let flag = Line::new();
     let result = scenario(machine(1, 1)).simulate(&[Policy::Fair], None, |_| {
+        name(&flag.0, "flag", &[]);
         Sim::spin_until(&flag.0, Relaxed, Look::Poll, u32::MAX, |f| f == 1, || false);
     });
-    assert_eq!(result, Err(Failure::Stuck("task 1: spins".to_owned())));
+    let text = "task 1 (fair) spins on CPU 0 while flag is 0".to_owned();
+    assert_eq!(result, Err(Failure::Stuck(text)));
+}
+
+#[test]
+fn a_timeline_has_one_line_for_all_looks_that_see_the_same() {
+    #[repr(align(128))]
+    struct Pair([SimWord; 2]);
+    let pair = Pair([Word::ZERO, Word::ZERO]);
+    let run = || {
+        scenario(machine(2, 1)).explore(Strategy::Random, &[Policy::Fair; 2], true, |task| {
+            name(&pair, "pair", &["flag", "other"]);
+            let [flag, other] = &pair.0;
+            if task == 0 {
+                (0..20).for_each(|i| other.store(i, Relaxed));
+                flag.store(1, Release);
+            } else {
+                Sim::spin_until(flag, Acquire, Look::Poll, u32::MAX, |f| f == 1, || false);
+            }
+        })
+    };
+    let (result, timeline) = run();
+    result.expect("both end");
+    let text = timeline.to_string();
+    assert!(text.contains(" 1: (fair) runs on CPU 0\n"), "{text}");
+    assert!(text.contains(" 1: pair.other := 0x13\n"), "{text}");
+    let spins = "    2: spins while pair.flag is 0\n";
+    assert_eq!(text.matches(spins).count(), 1, "{text}");
+    assert!(text.contains("    2: pair.flag is 1\n"), "{text}");
+    assert_eq!(text.matches(": has finished\n").count(), 2, "{text}");
+}
+
+#[test]
+fn a_failure_names_what_lies_at_an_address() {
+    let mutex = lockyard_core::RawMutex::<Sim>::new();
+    let result = scenario(machine(1, 1)).simulate(&[Policy::Fair], None, |_| {
+        name(&mutex, "mutex", &[]);
+        mutex.lock();
+        mutex.lock();
+    });
+    let text = "deadlock: task 1 locks the mutex at &mutex, which it holds already".to_owned();
+    assert_eq!(result, Err(Failure::Panicked(text)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use fastrand::Rng;
 use lockyard_core::Platform;
-use lockyard_sim::{Machine, Policy, Scenario, Sim, Strategy, Timeline, work};
+use lockyard_sim::{Machine, Policy, Scenario, Sim, Strategy, Timeline, UserSpace, note, work};
 
 /// A lock under exploration.
 pub trait Subject {
@@ -21,7 +21,7 @@ pub trait Subject {
     /// Whether the lock is as it was at first, when no task uses it any more.
     fn is_free(&self) -> bool;
 
-    /// Names its words in the timeline.
+    /// Names its words, for timelines and failures.
     fn name(&self);
 }
 
@@ -60,6 +60,11 @@ pub fn replay<S: Subject>(tasks: usize, schedule: u64) -> (Option<String>, Timel
     (result.err(), timeline)
 }
 
+/// On cache lines of its own: else which words share one would depend on the
+/// stack's address, and what happens on that.
+#[repr(align(128))]
+struct Aligned<S>(S);
+
 /// What a schedule's number stands for.
 struct Plan {
     scenario: Scenario,
@@ -74,11 +79,15 @@ impl Plan {
         let mut dice = Rng::with_seed(schedule);
         let machine = Machine::find("x86-32c").expect("a preset is well-formed");
         let mut machine = machine.resized(dice.usize(1..=tasks), 1);
-        // Short slices, so that there are preemptions; and owners that are
-        // known to be off their CPU at once, or late.
+        // Short slices, so that there are preemptions; and a kernel, or user
+        // space, where a spinner learns late that the owner is off its CPU.
         machine.costs.tick = dice.u64(10..=1_000) * 1_000_000;
         machine.costs.slice = machine.costs.tick;
-        machine.costs.off_cpu_seen = dice.u64(0..=1) * 4_000_000;
+        machine.costs.user_space = dice.bool().then_some(UserSpace {
+            ask: 40_000,
+            off_cpu_seen: 4_000_000,
+            spin_budget: 600_000_000,
+        });
         let strategy = match dice.bool() {
             true => Strategy::Random,
             false => Strategy::Pct {
@@ -106,12 +115,14 @@ impl Plan {
 
 fn one<S: Subject>(tasks: usize, schedule: u64, timeline: bool) -> (Result<(), String>, Timeline) {
     let plan = Plan::new(tasks, schedule);
-    let lock = S::new();
+    let lock = Aligned(S::new());
+    let lock = &lock.0;
     // Who is inside, plus 1: the tasks share one thread of this machine.
     let inside = Cell::new(0);
+    let named = Cell::new(false);
     let body = |task: usize| {
         let mut dice = Rng::with_seed(schedule ^ (task as u64 + 1) << 32);
-        if task == 0 {
+        if !named.replace(true) {
             lock.name();
         }
         let length = dice.u32(0..400);
@@ -122,7 +133,9 @@ fn one<S: Subject>(tasks: usize, schedule: u64, timeline: bool) -> (Result<(), S
                 "tasks {other} and {} are inside at once",
                 task + 1
             );
+            note("enters the section");
             work(length);
+            note("leaves the section");
             inside.set(0);
         };
         for _ in 0..plan.acts {

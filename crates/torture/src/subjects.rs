@@ -4,9 +4,13 @@ use std::cell::Cell;
 
 use fastrand::Rng;
 use lockyard_core::{Condvar, Platform, RawMutex, osq::Wait};
-use lockyard_sim::{Sim, name};
+use lockyard_sim::{Sim, name, note};
 
 use crate::{Lock, explore::Subject};
+
+/// The words of our locks, in the order in which they lie.
+const MUTEX: &[&str] = &["owner", "front", "gate", "osq"];
+const CONDVAR: &[&str] = &["front", "gate"];
 
 /// A deadline up to so long away.
 fn deadline(dice: &mut Rng) -> lockyard_core::Deadline {
@@ -23,22 +27,36 @@ impl<W: Wait<Sim>> Subject for Mutex<W> {
 
     fn act(&self, dice: &mut Rng, section: &dyn Fn()) {
         let locked = match dice.u8(0..4) {
-            0 => self.0.lock_until(deadline(dice)),
-            1 => self.0.try_lock(),
+            0 => {
+                note("calls lock_until");
+                self.0.lock_until(deadline(dice))
+            }
+            1 => {
+                note("calls try_lock");
+                self.0.try_lock()
+            }
             _ => {
+                note("calls lock");
                 self.0.lock();
                 true
             }
         };
         if !locked {
+            note("has not got it");
             return;
         }
         section();
         // SAFETY: locked above.
         unsafe {
             match dice.u8(0..8) {
-                0 => self.0.unlock_fair(),
-                _ => self.0.unlock(),
+                0 => {
+                    note("calls unlock_fair");
+                    self.0.unlock_fair();
+                }
+                _ => {
+                    note("calls unlock");
+                    self.0.unlock();
+                }
             }
         }
     }
@@ -48,7 +66,7 @@ impl<W: Wait<Sim>> Subject for Mutex<W> {
     }
 
     fn name(&self) {
-        name(&self.0, "mutex");
+        name(&self.0, "mutex", MUTEX);
     }
 }
 
@@ -63,6 +81,7 @@ pub struct Guarded<W: Wait<Sim>> {
 impl<W: Wait<Sim>> Guarded<W> {
     fn acquire(&self, dice: &mut Rng) -> bool {
         let end = (dice.u8(0..3) == 0).then(|| deadline(dice));
+        note("wants the unit");
         self.mutex.lock();
         let mut notified = true;
         while notified && self.taken.get() {
@@ -70,18 +89,29 @@ impl<W: Wait<Sim>> Guarded<W> {
             notified = unsafe { self.freed.wait_until(&self.mutex, end) };
         }
         let acquired = !self.taken.replace(true);
+        note(match acquired {
+            true => "takes the unit",
+            false => "gives up",
+        });
         // SAFETY: as above.
         unsafe { self.mutex.unlock() };
         acquired
     }
 
     fn release(&self, dice: &mut Rng) {
+        note("frees the unit");
         self.mutex.lock();
         self.taken.set(false);
         let (early, all) = (dice.bool(), dice.u8(0..4) == 0);
         let notify = || match all {
-            true => self.freed.notify_all() > 0,
-            false => self.freed.notify_one(),
+            true => {
+                note("calls notify_all");
+                self.freed.notify_all() > 0
+            }
+            false => {
+                note("calls notify_one");
+                self.freed.notify_one()
+            }
         };
         if early {
             notify();
@@ -115,8 +145,8 @@ impl<W: Wait<Sim>> Subject for Guarded<W> {
     }
 
     fn name(&self) {
-        name(&self.mutex, "mutex");
-        name(&self.freed, "condvar");
+        name(&self.mutex, "mutex", MUTEX);
+        name(&self.freed, "condvar", CONDVAR);
     }
 }
 
@@ -129,7 +159,9 @@ impl<L: Lock> Subject for Plain<L> {
     }
 
     fn act(&self, _: &mut Rng, section: &dyn Fn()) {
+        note("locks");
         self.0.with(section);
+        note("has unlocked");
     }
 
     fn is_free(&self) -> bool {
@@ -137,6 +169,6 @@ impl<L: Lock> Subject for Plain<L> {
     }
 
     fn name(&self) {
-        name(&self.0, "lock");
+        name(&self.0, "lock", &[]);
     }
 }

@@ -46,6 +46,6 @@ fn a_schedule_is_the_same_each_time() {
     let ((first, first_timeline), (second, second_timeline)) = (run(), run());
     assert_eq!(first, second);
     let text = first_timeline.to_string();
-    assert!(text.contains("mutex[0]"), "{text}");
+    assert!(text.contains("mutex.owner"), "{text}");
     assert_eq!(text, second_timeline.to_string());
 }

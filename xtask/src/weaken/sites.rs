@@ -1,5 +1,5 @@
-//! The places of a lock that can be weakened: orderings that order, and
-//! quiescences.
+//! The places of a lock that can be weakened: orderings that order,
+//! quiescences and fences.
 
 use std::ops::Range;
 
@@ -41,9 +41,10 @@ pub fn find(file: &str, text: &str) -> anyhow::Result<Vec<Weakening>> {
     let code = Code::parse(file, text)?;
     let mut found: Vec<Weakening> = Vec::new();
     let orderings = orderings::sites(&code.source).map(|at| (at, at, weaker(&code, at)));
-    let quiescences = code.source.find(&["P", ":", ":", "quiesce", "(", ")"]);
-    let quiescences = quiescences.map(|at| (at, at + 5, vec!["()"]));
-    for (first, last, weaker) in orderings.chain(quiescences) {
+    let calls = ["quiesce", "fence"].map(|call| ["P", ":", ":", call, "(", ")"]);
+    let calls = calls.iter().flat_map(|call| code.source.find(call));
+    let calls = calls.map(|at| (at, at + 5, vec!["()"]));
+    for (first, last, weaker) in orderings.chain(calls) {
         let at = code.source.tokens[first].at;
         let range = code.range(first, last);
         let function = code.function(range.start);

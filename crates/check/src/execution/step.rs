@@ -44,7 +44,8 @@ impl Execution<'_> {
             Op::Store { .. } => false,
             Op::Fence => self.memory.last_fence() >= asleep,
             Op::Quiesce => self.memory.last_conditional() >= asleep,
-            Op::StoreIf { .. } if self.memory.last_quiesce() >= asleep => true,
+            Op::StoreIf { .. } | Op::AddIf { .. } if self.memory.last_quiesce() >= asleep => true,
+            Op::AddIf { word, .. } if self.memory.written_since(word, asleep) => true,
             Op::Await { .. } if option == STOP => {
                 let watched = &self.threads[thread].wait.watched;
                 watched
@@ -84,7 +85,9 @@ impl Execution<'_> {
                         .filter(move |&m| memory.is_open(token, m)),
                 )
             }
-            Op::StoreIf { guard, .. } => Box::new(memory.testable(thread, guard)),
+            Op::StoreIf { guard, .. } | Op::AddIf { guard, .. } => {
+                Box::new(memory.testable(thread, guard))
+            }
             Op::Fence | Op::Quiesce => Box::new(std::iter::once(0)),
             Op::Await { word, .. } => {
                 let stop = state.wait.may_stop(state.whims)
@@ -115,16 +118,18 @@ impl Execution<'_> {
         let fresh: Vec<u16> = fresh.collect();
         let option = self.trail.pick(&options, &fresh);
         let is_fresh = !self.trail.is_known();
-        let reads = self.reads(thread, op);
+        let mut reads = self.reads(thread, op);
         let source = self
             .read_by(thread, op)
             .filter(|_| option < FIRST_SPECIAL)
             .and_then(|word| self.memory.message(word, option).step);
+        let mut sources: Vec<usize> = source.into_iter().collect();
+        let augend = self.augend(thread, op);
         // Steps whose order matters although neither reads from the other.
         let rivals = match op {
             Op::Fence => &self.order.fences,
             Op::Quiesce => &self.order.conditional,
-            Op::StoreIf { .. } => &self.order.quiesces,
+            Op::StoreIf { .. } | Op::AddIf { .. } => &self.order.quiesces,
             _ => const { &Vec::new() },
         }
         .clone();
@@ -133,20 +138,24 @@ impl Execution<'_> {
         let serial = writes.map(|word| self.memory.stores(word));
         let answer = self.perform(thread, op, option)?;
         let written = writes.filter(|&word| Some(self.memory.stores(word)) != serial);
+        if let (Some((word, last)), Some(_)) = (augend, written) {
+            reads.push(word);
+            sources.extend(last);
+        }
 
         let before = self.threads[thread].clock;
         let mut clock = before;
-        for &earlier in rivals.iter().chain(&source) {
+        for &earlier in rivals.iter().chain(&sources) {
             clock.join(&self.steps[earlier].clock);
         }
         if is_fresh && self.trail.is_reduced() {
             let readers = written.map_or(Vec::new(), |word| self.readers[word].clone());
             for earlier in rivals.iter().copied().chain(readers) {
-                self.race(earlier, thread, &rivals, source, &before);
+                self.race(earlier, thread, &rivals, &sources, &before);
             }
             if written.is_none() {
                 for earlier in takers {
-                    self.race(earlier, thread, &[], None, &before);
+                    self.race(earlier, thread, &[], &[], &before);
                 }
             }
         }
@@ -157,7 +166,7 @@ impl Execution<'_> {
         match op {
             Op::Fence => self.order.fences.push(step),
             Op::Quiesce => self.order.quiesces.push(step),
-            Op::StoreIf { .. } => self.order.conditional.push(step),
+            Op::StoreIf { .. } | Op::AddIf { .. } => self.order.conditional.push(step),
             _ => {}
         }
         let epoch = clock.tick(thread);
@@ -174,11 +183,21 @@ impl Execution<'_> {
         self.talk(thread, answer)
     }
 
+    /// The word that a conditional addition reads as well, if its test succeeds,
+    /// and the step that wrote what it reads.
+    fn augend(&self, thread: usize, op: Op) -> Option<(usize, Option<usize>)> {
+        let Op::AddIf { word, .. } = op else {
+            return None;
+        };
+        let last = self.memory.readable(thread, word).next()?;
+        Some((word, self.memory.message(word, last).step))
+    }
+
     /// The word that a step reads.
     fn read_by(&self, thread: usize, op: Op) -> Option<usize> {
         match op {
             Op::Load { word, .. } | Op::Update { word, .. } | Op::Await { word, .. } => Some(word),
-            Op::StoreIf { guard, .. } => Some(guard),
+            Op::StoreIf { guard, .. } | Op::AddIf { guard, .. } => Some(guard),
             Op::Park { .. } => Some(self.threads[thread].token),
             Op::Unpark { thread } => Some(self.threads[thread].token),
             Op::Store { .. } | Op::Fence | Op::Quiesce => None,
@@ -188,9 +207,10 @@ impl Execution<'_> {
     /// The word that a step may write.
     fn written_by(&self, thread: usize, op: Op) -> Option<usize> {
         match op {
-            Op::Store { word, .. } | Op::Update { word, .. } | Op::StoreIf { word, .. } => {
-                Some(word)
-            }
+            Op::Store { word, .. }
+            | Op::Update { word, .. }
+            | Op::StoreIf { word, .. }
+            | Op::AddIf { word, .. } => Some(word),
             Op::Park { .. } | Op::Unpark { .. } => self.read_by(thread, op),
             Op::Load { .. } | Op::Await { .. } | Op::Fence | Op::Quiesce => None,
         }
@@ -224,13 +244,13 @@ impl Execution<'_> {
 
     /// The step that is being taken, by `thread`, could also come before
     /// `earlier`: makes sure that this is tried. It comes after `before`,
-    /// `rivals` and `source`.
+    /// `rivals` and `sources`.
     fn race(
         &mut self,
         earlier: usize,
         thread: usize,
         rivals: &[usize],
-        source: Option<usize>,
+        sources: &[usize],
         before: &Clock,
     ) {
         let Step {
@@ -240,7 +260,7 @@ impl Execution<'_> {
             ..
         } = self.steps[earlier];
         let mut clock = *before;
-        for &between in rivals.iter().chain(&source) {
+        for &between in rivals.iter().chain(sources) {
             if between != earlier {
                 clock.join(&self.steps[between].clock);
             }
@@ -309,7 +329,7 @@ impl Execution<'_> {
                 value,
                 guard,
                 expected,
-            } => match memory.test(thread, guard, option) {
+            } => match memory.test(thread, guard, option, Ordering::Relaxed) {
                 Err(what) => Err(what),
                 Ok(found) if found != expected => Ok(Answer::Bool(false)),
                 Ok(_) => {
@@ -320,6 +340,26 @@ impl Execution<'_> {
                     let place = self.trail.pick(&places, &places);
                     memory
                         .store_tested(thread, word, place, storing(value, Ordering::Release))
+                        .map(|()| Answer::Bool(true))
+                }
+            },
+            Op::AddIf {
+                word,
+                delta,
+                guard,
+                expected,
+            } => match memory.test(thread, guard, option, Ordering::Acquire) {
+                Err(what) => Err(what),
+                Ok(found) if found != expected => Ok(Answer::Bool(false)),
+                Ok(_) => {
+                    // Only additions change the word: there is one place.
+                    let last = memory
+                        .readable(thread, word)
+                        .next()
+                        .expect("a word has a value");
+                    let sum = memory.message(word, last).value.wrapping_add(delta);
+                    memory
+                        .add_tested(thread, word, last, storing(sum, Ordering::Release))
                         .map(|()| Answer::Bool(true))
                 }
             },

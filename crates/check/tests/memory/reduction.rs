@@ -3,11 +3,11 @@
 
 use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
-use lockyard_check::{Check, CheckWord, Explorer, Wakes, afterwards, fence, spawn};
+use lockyard_check::{Check, CheckCounter, CheckWord, Explorer, Wakes, afterwards, fence, spawn};
 use lockyard_core::{
     Deadline, FOREVER, Look,
     Ordering::{self, *},
-    Platform, TaskId, Woken, Word,
+    PerCpu, Platform, TaskId, Woken, Word,
 };
 
 use crate::random;
@@ -35,11 +35,21 @@ enum Step {
     Park(Option<Deadline>),
     Unpark(u32),
     StoreIf(usize, u32, usize, u32),
+    /// To the counter, if this word holds that.
+    AddIf(u32, usize, u32),
+    Sum,
     Quiesce,
     Whim,
 }
 
-fn take(step: Step, words: &[CheckWord]) -> Option<u32> {
+/// What the threads of a program share.
+struct Shared {
+    words: [CheckWord; 2],
+    counter: CheckCounter,
+}
+
+fn take(step: Step, shared: &Shared) -> Option<u32> {
+    let Shared { words, counter } = shared;
     match step {
         Step::Store(at, value, order) => {
             words[at].store(value, order);
@@ -80,6 +90,11 @@ fn take(step: Step, words: &[CheckWord]) -> Option<u32> {
             &words[guard],
             expected,
         ))),
+        Step::AddIf(delta, guard, expected) => {
+            let passed = Check::add_if(counter, delta, &words[guard], expected);
+            Some(u32::from(passed))
+        }
+        Step::Sum => Some(Check::sum(counter)),
         Step::Quiesce => {
             Check::quiesce();
             None
@@ -96,13 +111,16 @@ fn explore(explorer: &Explorer, program: &Rc<Vec<Vec<Step>>>) -> (Option<Outcome
     let outcomes = Rc::new(RefCell::new(Outcomes::new()));
     let (seen, program) = (Rc::clone(&outcomes), Rc::clone(program));
     let result = explorer.check(move || {
-        let words: Rc<[CheckWord]> = (0..2).map(|_| CheckWord::ZERO).collect();
+        let shared = Rc::new(Shared {
+            words: [const { CheckWord::ZERO }; 2],
+            counter: Check::ZERO,
+        });
         let results = Rc::new(RefCell::new(vec![Vec::new(); program.len()]));
         for thread in 0..program.len() {
-            let (program, words, results) = (program.clone(), words.clone(), results.clone());
+            let (program, shared, results) = (program.clone(), shared.clone(), results.clone());
             spawn(move || {
                 for &step in &program[thread] {
-                    if let Some(result) = take(step, &words) {
+                    if let Some(result) = take(step, &shared) {
                         results.borrow_mut()[thread].push(result);
                     }
                 }
@@ -110,7 +128,7 @@ fn explore(explorer: &Explorer, program: &Rc<Vec<Vec<Step>>>) -> (Option<Outcome
         }
         let seen = seen.clone();
         afterwards(move || {
-            let finals = words.iter().map(|word| word.load(Relaxed)).collect();
+            let finals = shared.words.iter().map(|word| word.load(Relaxed)).collect();
             seen.borrow_mut().insert((results.take(), finals));
         });
     });
@@ -140,7 +158,7 @@ fn nothing_is_lost() {
                 let at = below(2);
                 let value = below(3) as u32;
                 let store = [Relaxed, Release][below(2)];
-                steps.push(match below(13) {
+                steps.push(match below(15) {
                     0 | 1 => Step::Store(at, value, store),
                     2 => Step::Load(at, Acquire),
                     3 => Step::Swap(at, value, AcqRel),
@@ -155,6 +173,8 @@ fn nothing_is_lost() {
                     9 => Step::Unpark(1 + below(threads) as u32),
                     10 => Step::StoreIf(at, value, 1 - at, below(2) as u32),
                     11 => Step::Quiesce,
+                    12 => Step::AddIf(1 + value, at, below(2) as u32),
+                    13 => Step::Sum,
                     _ => Step::Whim,
                 });
             }

@@ -6,6 +6,8 @@ mod gate;
 mod guarded;
 mod mutex;
 mod osq;
+mod percpu;
+mod rwsem;
 mod states;
 mod wait_queue;
 

@@ -92,15 +92,20 @@ impl Group for Wake {
                 "Platform::quiesce while another thread of the process computes on another CPU",
             ),
             Parameter::time(
-                "scheduler.off_cpu_seen",
+                "user_space.off_cpu_seen",
                 &self.off_cpu_seen,
                 "from the first Platform::running of a thread that sleeps to the one that says \
                  that it does not run: two samples of its CPU clock, after 2 and 4 µs",
             ),
             Parameter::time(
-                "cpu.ask",
+                "user_space.ask",
                 &self.ask,
                 "Platform::need_resched and Platform::running, before it is time for a sample",
+            ),
+            Parameter::given_time(
+                "user_space.spin_budget",
+                600_000.0,
+                "crates/linux/src/spin.rs, BUDGET_NS: how long a thread spins at a stretch",
             ),
         ]
     }

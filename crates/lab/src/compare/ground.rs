@@ -45,6 +45,11 @@ impl Ground {
         }
     }
 
+    /// All of it, as `machine.json` holds it.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data has a JSON form") + "\n"
+    }
+
     /// Nanoseconds that a unit of work takes.
     pub fn work_unit_ns(&self) -> f64 {
         match self {

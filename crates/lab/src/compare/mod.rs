@@ -20,7 +20,8 @@ use std::{path::PathBuf, time::Duration};
 use lockyard_torture::{interrupted, locktest::Config};
 use serde::Serialize;
 
-use self::{ground::Ground, out::Out, plan::Plan, verdict::Verdict};
+use self::{ground::Ground, plan::Plan, verdict::Verdict};
+pub use self::{out::Out, plan::Point, summary::median};
 use crate::{
     failure::Failure,
     measure,
@@ -108,11 +109,12 @@ pub struct Raw {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     plan.place.can_start(plan.most_threads())?;
-    let mut out = args.out.as_deref().map(Out::create).transpose()?;
+    let create = |directory: &PathBuf| Out::create(directory, "machine.json");
+    let mut out = args.out.as_ref().map(create).transpose()?;
 
     let machine = Ground::of(&plan.place);
     if let Some(out) = &mut out {
-        out.machine(&machine)?;
+        out.machine(&machine.json())?;
     }
     if !args.json {
         screen::print(&plan.text(&machine))?;

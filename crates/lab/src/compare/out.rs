@@ -3,58 +3,58 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use super::{Raw, ground::Ground};
+use serde::Serialize;
+
 use crate::failure::Failure;
 
-const NAMES: [&str; 3] = ["raw.jsonl", "summary.jsonl", "machine.json"];
-
-/// The files, open.
+/// Where the runs, the summary and the machine are written.
 pub struct Out {
     raw: File,
     summary: File,
-    machine: File,
+    machine: PathBuf,
 }
 
 impl Out {
-    /// Makes the directory, if it is not there, and the files in it.
+    /// Makes the directory, if it is not there, and the files in it; `machine`
+    /// is what the machine's is called.
     ///
     /// # Errors
-    /// They cannot be written, or they hold an earlier comparison.
-    pub fn create(directory: &Path) -> Result<Self, Failure> {
+    /// They cannot be written, or they are there already.
+    pub fn create(directory: &Path, machine: &str) -> Result<Self, Failure> {
         let refuse = |why: String| {
             let name = directory.display();
             Failure::Usage(format!(
                 "--out '{name}' {why}: name a new directory, or a writable one"
             ))
         };
+        let (raw, summary) = ("raw.jsonl", "summary.jsonl");
         // Looked for first, so that none is made where another stands.
-        if let Some(name) = NAMES.iter().find(|name| directory.join(name).exists()) {
+        let names = [raw, summary, machine];
+        if let Some(name) = names.iter().find(|name| directory.join(name).exists()) {
             return Err(refuse(format!("holds a {name} already")));
         }
         let file = |name: &str| File::create_new(directory.join(name));
         let open = || {
             fs::create_dir_all(directory)?;
-            let [raw, summary, machine] = NAMES.map(file);
             io::Result::Ok(Self {
-                raw: raw?,
-                summary: summary?,
-                machine: machine?,
+                raw: file(raw)?,
+                summary: file(summary)?,
+                machine: directory.join(machine),
             })
         };
         open().map_err(|why| refuse(format!("cannot be written ({why})")))
     }
 
     /// Writes the machine's description.
-    pub fn machine(&mut self, machine: &Ground) -> io::Result<()> {
-        serde_json::to_writer_pretty(&self.machine, machine)?;
-        self.machine.write_all(b"\n")
+    pub fn machine(&mut self, text: &str) -> io::Result<()> {
+        File::create_new(&self.machine)?.write_all(text.as_bytes())
     }
 
     /// Writes a run, at once: an interrupt loses none.
-    pub fn raw(&mut self, raw: &Raw) -> io::Result<()> {
+    pub fn raw(&mut self, raw: &impl Serialize) -> io::Result<()> {
         let line = serde_json::to_string(raw)? + "\n";
         self.raw.write_all(line.as_bytes())
     }

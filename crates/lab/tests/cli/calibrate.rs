@@ -5,7 +5,8 @@ use std::{fs, thread::available_parallelism};
 use crate::{json, keys, stdout, usage::refused};
 
 /// What every machine file has.
-const SCHEMA: [(&str, &[&str]); 4] = [
+const SCHEMA: [(&str, &[&str]); 5] = [
+    ("user_space", &["ask", "off_cpu_seen", "spin_budget"]),
     (
         "topology",
         &[
@@ -21,7 +22,6 @@ const SCHEMA: [(&str, &[&str]); 4] = [
             "work_unit",
             "locked",
             "poll",
-            "ask",
             "poll_share",
             "clock",
             "smt_speed",
@@ -52,7 +52,6 @@ const SCHEMA: [(&str, &[&str]); 4] = [
             "deep_wake",
             "yields",
             "quiesce",
-            "off_cpu_seen",
         ],
     ),
 ];

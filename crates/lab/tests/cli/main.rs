@@ -3,10 +3,13 @@
 
 mod calibrate;
 mod compare;
+mod explore;
 mod locktest;
+mod reproduce;
 mod signals;
 mod sim;
 mod usage;
+mod validate;
 
 use std::process::{Command, Output};
 

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{command, json};
 
-fn start(args: &[&str]) -> Child {
+pub fn start(args: &[&str]) -> Child {
     let mut command = command(args);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -17,7 +17,7 @@ fn start(args: &[&str]) -> Child {
         .expect("the command was built with this test")
 }
 
-fn interrupt(child: &Child) {
+pub fn interrupt(child: &Child) {
     let kill = format!("kill -INT {}", child.id());
     let status = Command::new("sh").args(["-c", &kill]).status();
     assert!(status.expect("sh runs").success());
@@ -90,4 +90,47 @@ fn compare_summarises_the_rounds_that_are_complete() {
             .all(|line| rounds(line) >= Some(complete)),
         "{out}"
     );
+}
+
+#[test]
+fn validate_shows_what_it_has_without_a_verdict() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("a path of characters");
+    let child = start(&[
+        "validate",
+        "--machine",
+        "x86-32c",
+        "--lock",
+        "mutex,tas",
+        "--threads",
+        "1,2",
+        "--points",
+        "0/0,5/5",
+        "--seconds",
+        "0.01",
+        "--rounds",
+        "1000",
+        "--out",
+        path,
+        "--json",
+    ]);
+    let raw = directory.path().join("raw.jsonl");
+    let runs = || fs::read_to_string(&raw).unwrap_or_default().lines().count();
+    while runs() < 5 {
+        yield_now();
+    }
+    interrupt(&child);
+    let output = child.wait_with_output().expect("the command ends");
+    assert_eq!(output.status.code(), Some(0));
+
+    let out = crate::text(&output.stdout);
+    let objects: Vec<_> = out.lines().map(json).collect();
+    let (verdict, points) = objects.split_last().expect("a verdict");
+    assert_eq!(points.len(), runs().min(8), "{out}");
+    assert!(points.iter().all(|p| p["sim_kops"].is_null()), "{out}");
+    assert_eq!(
+        (&verdict["points"], &verdict["points_planned"]),
+        (&0.into(), &8.into())
+    );
+    assert!(verdict["holds"].is_null(), "{verdict}");
 }

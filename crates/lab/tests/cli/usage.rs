@@ -16,7 +16,7 @@ pub fn refused(args: &[&str]) -> String {
 #[test]
 fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
     for (args, names) in [
-        ("", ["subcommand", "locks, locktest, compare, calibrate"]),
+        ("", ["subcommand", "calibrate, validate, reproduce"]),
         ("compar", ["'compar'", "did you mean 'compare'?"]),
         ("--frob", ["'--frob'", "--help"]),
         (
@@ -108,7 +108,7 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
 fn help_and_version_go_to_stdout() {
     assert!(stdout(&["--help"]).contains("locktest"));
     assert!(stdout(&["--version"]).starts_with("lockyard "));
-    for subcommand in ["locks", "locktest", "compare", "calibrate"] {
+    for subcommand in ["locks", "locktest", "compare", "calibrate", "reproduce"] {
         assert!(stdout(&[subcommand, "--help"]).contains("--json"));
     }
 }

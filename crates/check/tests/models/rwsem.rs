@@ -1,0 +1,828 @@
+//! Models of the reader-writer semaphore.
+
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
+
+use lockyard_check::{
+    Check, CheckWord, Explorer, Tracked, Wakes, afterwards, free, history, limit_whims, name, spawn,
+};
+use lockyard_core::{
+    Event, FOREVER, Look,
+    Ordering::Relaxed,
+    Platform, RawRwLock, TaskId, Word,
+    rwsem::{Lockless, Trylock, WakeCheck},
+};
+
+use crate::{DEADLINE, explore};
+
+/// A payload behind a reader-writer semaphore.
+pub struct Shared<C: WakeCheck = Lockless> {
+    pub lock: RawRwLock<Check, C>,
+    payload: Tracked<u32>,
+    /// For what tasks tell each other: who has been in.
+    been: CheckWord,
+}
+
+/// How many executions of a model to explore that has too many.
+const MOST: u64 = 16_000;
+/// How many to sample of one that has far too many.
+const MANY: u64 = 3_000;
+
+/// What a task does.
+type Work<C = Lockless> = fn(&Shared<C>);
+
+/// What a task does that holds the lock.
+#[derive(Clone, Copy)]
+enum Step {
+    UnlockWrite,
+    UnlockWriteFairly,
+    UnlockRead,
+    UnlockReadFairly,
+    UnlockUpgradable,
+    UnlockUpgradableFairly,
+    Downgrade,
+    DowngradeToUpgradable,
+    DowngradeUpgradable,
+    Upgrade,
+    TryToUpgrade,
+}
+
+impl<C: WakeCheck> Shared<C> {
+    fn new() -> Rc<Self> {
+        let shared = Rc::new(Self {
+            lock: RawRwLock::new(),
+            payload: Tracked::new(0),
+            been: CheckWord::ZERO,
+        });
+        name(&shared.lock, "rwsem");
+        name(&shared.been, "been");
+        shared
+    }
+
+    /// What the writer does: a write that would race if it had company.
+    fn work(&self) {
+        self.payload.set(self.payload.get() + 1);
+    }
+
+    /// What a task does to the lock that holds it as that step demands. Returns
+    /// whether it did.
+    fn step(&self, step: Step) -> bool {
+        // SAFETY: a model takes no step but from what it has locked.
+        unsafe {
+            match step {
+                Step::UnlockWrite => self.lock.unlock_write(),
+                Step::UnlockWriteFairly => self.lock.unlock_write_fair(),
+                Step::UnlockRead => self.lock.unlock_read(),
+                Step::UnlockReadFairly => self.lock.unlock_read_fair(),
+                Step::UnlockUpgradable => self.lock.unlock_upgradable(),
+                Step::UnlockUpgradableFairly => self.lock.unlock_upgradable_fair(),
+                Step::Downgrade => self.lock.downgrade(),
+                Step::DowngradeToUpgradable => self.lock.downgrade_to_upgradable(),
+                Step::DowngradeUpgradable => self.lock.downgrade_upgradable(),
+                Step::Upgrade => self.lock.upgrade(),
+                Step::TryToUpgrade => return self.lock.upgrade_until(DEADLINE),
+            }
+        }
+        true
+    }
+
+    fn unlock_write(&self) {
+        self.step(Step::UnlockWrite);
+    }
+
+    fn unlock_write_fairly(&self) {
+        self.step(Step::UnlockWriteFairly);
+    }
+
+    fn unlock_read(&self) {
+        self.step(Step::UnlockRead);
+    }
+
+    fn unlock_upgradable(&self) {
+        self.step(Step::UnlockUpgradable);
+    }
+
+    pub fn write(&self) {
+        self.lock.write();
+        self.work();
+        self.unlock_write();
+    }
+
+    pub fn read(&self) {
+        self.lock.read();
+        self.payload.get();
+        self.unlock_read();
+    }
+
+    pub fn write_fairly(&self) {
+        self.lock.write();
+        self.work();
+        self.unlock_write_fairly();
+    }
+
+    fn read_fairly(&self) {
+        self.lock.read();
+        self.payload.get();
+        self.step(Step::UnlockReadFairly);
+    }
+
+    pub fn try_to_write(&self) {
+        if self.lock.write_until(DEADLINE) {
+            self.work();
+            self.unlock_write();
+        }
+    }
+
+    pub fn try_to_read(&self) {
+        if self.lock.read_until(DEADLINE) {
+            self.payload.get();
+            self.unlock_read();
+        }
+    }
+
+    fn read_upgradably(&self) {
+        self.lock.upgradable();
+        self.payload.get();
+        self.unlock_upgradable();
+    }
+
+    /// Nobody writes between the reading and the writing.
+    pub fn upgrade(&self) {
+        self.lock.upgradable();
+        let before = self.payload.get();
+        self.step(Step::Upgrade);
+        assert_eq!(self.payload.get(), before);
+        self.work();
+        self.unlock_write();
+    }
+
+    fn try_to_upgrade(&self) {
+        self.lock.upgradable();
+        let before = self.payload.get();
+        if self.step(Step::TryToUpgrade) {
+            assert_eq!(self.payload.get(), before);
+            self.work();
+            self.unlock_write();
+        } else {
+            self.unlock_upgradable();
+        }
+    }
+
+    /// Nobody writes between the writing and the reading.
+    pub fn downgrade(&self) {
+        self.lock.write();
+        self.work();
+        let before = self.payload.get();
+        self.step(Step::Downgrade);
+        assert_eq!(self.payload.get(), before);
+        self.unlock_read();
+    }
+
+    /// All ways down.
+    pub fn downgrade_by_steps(&self) {
+        self.lock.write();
+        self.work();
+        let before = self.payload.get();
+        self.step(Step::DowngradeToUpgradable);
+        self.step(Step::DowngradeUpgradable);
+        assert_eq!(self.payload.get(), before);
+        self.unlock_read();
+    }
+
+    /// Waits until so many have been in.
+    fn wait_for(&self, been: u32) {
+        let done = |now| now >= been;
+        Check::spin_until(&self.been, Relaxed, Look::Poll, FOREVER, done, || false);
+    }
+}
+
+/// One task for each element, which says how many whims it may meet, and what
+/// it does. In the end nobody has the lock.
+fn tasks<C: WakeCheck>(works: &[(u32, Work<C>)]) {
+    let shared = started(works);
+    afterwards(move || assert!(!shared.lock.is_locked()));
+}
+
+fn started<C: WakeCheck>(works: &[(u32, Work<C>)]) -> Rc<Shared<C>> {
+    let shared = Shared::new();
+    for &(most, work) in works {
+        let shared = Rc::clone(&shared);
+        spawn(move || {
+            limit_whims(most);
+            work(&shared);
+        });
+    }
+    shared
+}
+
+/// The first task takes the lock, lets the others want it, and takes the steps:
+/// each other does what it is given, with so many whims.
+fn behind<C: WakeCheck>(take: Work<C>, steps: &'static [Step], others: &[(u32, Work<C>)]) {
+    let shared = Shared::new();
+    let owner = Rc::clone(&shared);
+    let count = others.len() as u32;
+    spawn(move || {
+        limit_whims(0);
+        take(&owner);
+        for other in 2..2 + count {
+            Check::unpark(TaskId::new(other).expect("a task"));
+        }
+        for &step in steps {
+            owner.step(step);
+        }
+    });
+    for &(most, work) in others {
+        let shared = Rc::clone(&shared);
+        spawn(move || {
+            limit_whims(most);
+            Check::park(None);
+            work(&shared);
+        });
+    }
+    afterwards(move || assert!(!shared.lock.is_locked()));
+}
+
+fn take_to_write<C: WakeCheck>(shared: &Shared<C>) {
+    shared.lock.write();
+    shared.work();
+}
+
+fn take_to_read<C: WakeCheck>(shared: &Shared<C>) {
+    shared.lock.read();
+    shared.payload.get();
+}
+
+fn take_upgradably<C: WakeCheck>(shared: &Shared<C>) {
+    shared.lock.upgradable();
+    shared.payload.get();
+}
+
+#[test]
+fn two_writers() {
+    let events = [Event::SpinAcquired, Event::SpinResched, Event::WokeFirst];
+    let explorer = Explorer::new().whims(1).always_running().executions(MOST);
+    explore("rwsem, 2 writers", &explorer, &events, || {
+        tasks::<Lockless>(&[(1, Shared::write), (1, Shared::write)]);
+    });
+    let explorer = Explorer::new().whims(3).pct(1, 2, MANY);
+    explore("rwsem, 2 writers", &explorer, &[Event::Parked], || {
+        tasks::<Lockless>(&[(3, Shared::write), (3, Shared::write)]);
+    });
+}
+
+#[test]
+fn two_writers_that_poll() {
+    let explorer = Explorer::new().whims(3).polling().pct(1, 2, MANY);
+    let events = [Event::WokeFirst, Event::Parked];
+    explore("rwsem, 2 writers, polling", &explorer, &events, || {
+        tasks::<Lockless>(&[(3, Shared::write), (3, Shared::write)]);
+    });
+}
+
+#[test]
+fn spurious_wakes() {
+    let explorer = Explorer::new()
+        .whims(2)
+        .wakes(Wakes::Permissive(1))
+        .pct(1, 2, MANY);
+    explore("rwsem, spurious wakes", &explorer, &[Event::Parked], || {
+        tasks::<Lockless>(&[(1, Shared::write), (2, Shared::write), (0, Shared::read)]);
+    });
+}
+
+#[test]
+fn a_reader_and_a_writer() {
+    let events = [Event::Parked, Event::WokeFirst, Event::ReadersGranted];
+    explore(
+        "rwsem, reader and writer",
+        &Explorer::new().whims(1),
+        &events,
+        || {
+            tasks::<Lockless>(&[(1, Shared::read), (1, Shared::write)]);
+        },
+    );
+}
+
+#[test]
+fn two_readers_and_a_writer() {
+    let events = [Event::ReadersGranted, Event::WokeFirst];
+    for changes in 1..=3 {
+        let explorer = Explorer::new().whims(2).pct(1, changes, MANY);
+        explore("rwsem, 2 readers and a writer", &explorer, &events, || {
+            tasks::<Lockless>(&[(0, Shared::read), (0, Shared::read), (2, Shared::write)]);
+        });
+    }
+}
+
+#[test]
+fn a_reader_and_two_writers() {
+    let events = [Event::ReadersGranted, Event::WokeFirst];
+    let explorer = Explorer::new().whims(2).pct(1, 3, MANY);
+    explore("rwsem, a reader and 2 writers", &explorer, &events, || {
+        tasks::<Lockless>(&[(0, Shared::read), (2, Shared::write), (2, Shared::write)]);
+    });
+}
+
+/// Each kind of release, and each kind of waiter.
+#[test]
+fn no_lost_wake() {
+    use Step::*;
+    let releases: [(Work, &[Step]); 9] = [
+        (take_to_write, &[UnlockWrite]),
+        (take_to_write, &[UnlockWriteFairly]),
+        (take_to_write, &[Downgrade, UnlockRead]),
+        (take_to_write, &[DowngradeToUpgradable, UnlockUpgradable]),
+        (take_to_read, &[UnlockRead]),
+        (take_to_read, &[UnlockReadFairly]),
+        (take_upgradably, &[UnlockUpgradable]),
+        (take_upgradably, &[UnlockUpgradableFairly]),
+        (take_upgradably, &[DowngradeUpgradable, UnlockRead]),
+    ];
+    let waits: [Work; 4] = [
+        Shared::write,
+        Shared::read,
+        Shared::read_upgradably,
+        Shared::upgrade,
+    ];
+    for (take, steps) in releases {
+        for wait in waits {
+            let explorer = Explorer::new().whims(3).always_running();
+            let explorer = explorer.pct(1, 2, 600);
+            explore("rwsem, a waiter", &explorer, &[], move || {
+                behind(take, steps, &[(3, wait)]);
+            });
+        }
+    }
+}
+
+/// A waiter gives up at any moment, while the lock is released or granted.
+#[test]
+fn cancel_against_release() {
+    let events = [Event::Cancelled, Event::WokeFirst];
+    let explorer = Explorer::new().whims(1).always_running();
+    explore("rwsem, a writer gives up", &explorer, &events, || {
+        behind::<Lockless>(
+            take_to_write,
+            &[Step::UnlockWrite],
+            &[(0, Shared::try_to_write)],
+        );
+    });
+    let events = [
+        Event::Cancelled,
+        Event::CancelGranted,
+        Event::ReadersGranted,
+    ];
+    explore("rwsem, a reader gives up", &explorer, &events, || {
+        behind::<Lockless>(
+            take_to_write,
+            &[Step::UnlockWrite],
+            &[(0, Shared::try_to_read)],
+        );
+    });
+}
+
+#[test]
+fn an_heir_that_gives_up() {
+    let events = [Event::Cancelled, Event::CancelGranted, Event::HandedOff];
+    let explorer = Explorer::new().whims(1).always_running().pct(1, 2, MANY);
+    explore("rwsem, a late heir", &explorer, &events, || {
+        behind::<Lockless>(
+            take_to_write,
+            &[Step::UnlockWriteFairly],
+            &[(1, Shared::try_to_write)],
+        );
+    });
+}
+
+/// A waiter leaves while it is woken, and another waits behind it: the wake-up
+/// must not be lost with it. Too many executions to see them all.
+#[test]
+fn cancel_before_another() {
+    let others: [Work; 3] = [Shared::write, Shared::read, Shared::upgrade];
+    let takes: [(Work, &[Step]); 2] = [
+        (take_to_write, &[Step::UnlockWrite]),
+        (take_to_read, &[Step::UnlockRead]),
+    ];
+    for (take, steps) in takes {
+        for other in others {
+            for changes in 1..=3 {
+                let explorer = Explorer::new().whims(2).always_running();
+                let explorer = explorer.pct(1, changes, 1_000);
+                let events = [Event::Cancelled, Event::Parked];
+                explore(
+                    "rwsem, cancel before another",
+                    &explorer,
+                    &events,
+                    move || {
+                        behind(take, steps, &[(0, Shared::try_to_write), (1, other)]);
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// Readers sleep behind a writer, and are let in together.
+#[test]
+fn a_batch() {
+    let events = [Event::ReadersGranted, Event::Parked];
+    let explorer = Explorer::new().always_running().pct(1, 3, MANY);
+    explore("rwsem, a batch", &explorer, &events, || {
+        let meet = |shared: &Shared| {
+            shared.lock.read();
+            shared.been.fetch_add(1, Relaxed);
+            shared.wait_for(2); // both are in
+            shared.payload.get();
+            shared.unlock_read();
+        };
+        behind(take_to_write, &[Step::UnlockWrite], &[(0, meet), (0, meet)]);
+    });
+}
+
+/// Readers of a batch leave while others of it are told.
+#[test]
+fn a_batch_and_a_writer() {
+    let events = [Event::ReadersGranted, Event::Parked];
+    for changes in 1..=3 {
+        let explorer = Explorer::new().always_running().pct(1, changes, MANY);
+        explore("rwsem, a batch and a writer", &explorer, &events, || {
+            let others: [(u32, Work); 3] = [
+                (0, Shared::read),
+                (0, Shared::try_to_read),
+                (0, Shared::write),
+            ];
+            behind(take_to_write, &[Step::UnlockWrite], &others);
+        });
+    }
+}
+
+/// When all releases are fair, the lock is never free while somebody waits: so
+/// nobody can overtake who is handed it.
+#[test]
+fn nobody_overtakes_an_heir() {
+    let events = [Event::HandedOff, Event::ReadersGranted];
+    for changes in 1..=3 {
+        let explorer = Explorer::new().whims(3).pct(1, changes, MANY);
+        explore("rwsem, an heir", &explorer, &events, || {
+            let shared = started::<Lockless>(&[
+                (3, Shared::write_fairly),
+                (3, Shared::write_fairly),
+                (0, Shared::read_fairly),
+            ]);
+            afterwards(move || {
+                let is_free = |count: u32| count & WRITER == 0 && count < READER;
+                let waited_for = |&count: &u32| is_free(count) && count & WAITERS != 0;
+                assert_eq!(
+                    history(&shared.lock, COUNT).into_iter().find(waited_for),
+                    None
+                );
+            });
+        });
+    }
+}
+
+/// An overdue waiter asks, and is handed the lock.
+#[test]
+fn handed_over() {
+    let events = [Event::HandoffAsked, Event::HandedOff];
+    let explorer = Explorer::new().whims(3).always_running().pct(1, 2, MANY);
+    explore("rwsem, hand-off", &explorer, &events, || {
+        behind::<Lockless>(take_to_write, &[Step::UnlockWrite], &[(3, Shared::write)]);
+    });
+    explore("rwsem, hand-off by a reader", &explorer, &events, || {
+        behind::<Lockless>(take_to_read, &[Step::UnlockRead], &[(3, Shared::write)]);
+    });
+}
+
+/// A spinner takes its promise back, while the owner unlocks and another task
+/// sleeps, perhaps overdue. Too many executions to see them all.
+fn a_promise<C: WakeCheck>(name: &'static str) {
+    let events = [Event::WakeSkipped, Event::Parked, Event::HandoffAsked];
+    let others: [Work<C>; 2] = [Shared::write, Shared::read];
+    for sleeper in others {
+        for changes in 1..=3 {
+            let explorer = Explorer::new().whims(3).always_running();
+            let explorer = explorer.pct(1, changes, MANY);
+            explore(name, &explorer, &events, move || {
+                behind(
+                    take_to_write,
+                    &[Step::UnlockWrite],
+                    &[(4, Shared::write), (1, sleeper)],
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn a_promise_lockless() {
+    a_promise::<Lockless>("rwsem, a promise");
+}
+
+#[test]
+fn a_promise_trylock() {
+    a_promise::<Trylock>("rwsem, a promise, trylock");
+}
+
+/// Both ways to check for waiters, in a model of all executions.
+#[test]
+fn both_wake_checks() {
+    let explorer = Explorer::new().whims(1).always_running().executions(MOST);
+    explore("rwsem, trylock", &explorer, &[Event::WokeFirst], || {
+        tasks::<Trylock>(&[(1, Shared::write), (1, Shared::write)]);
+    });
+    explore("rwsem, trylock", &explorer, &[Event::Parked], || {
+        tasks::<Trylock>(&[(1, Shared::write), (0, Shared::read)]);
+    });
+}
+
+/// The reader that waits is in before the writer that became a reader leaves.
+#[test]
+fn a_downgrade_lets_readers_in() {
+    let explorer = Explorer::new().whims(0).always_running();
+    for to_upgradable in [false, true] {
+        let events = [Event::ReadersGranted];
+        explore("rwsem, downgrade", &explorer, &events, move || {
+            let shared = Shared::<Lockless>::new();
+            let writer = Rc::clone(&shared);
+            spawn(move || {
+                writer.lock.write();
+                writer.work();
+                if to_upgradable {
+                    writer.step(Step::DowngradeToUpgradable);
+                    writer.wait_for(1);
+                    writer.unlock_upgradable();
+                } else {
+                    writer.step(Step::Downgrade);
+                    writer.wait_for(1);
+                    writer.unlock_read();
+                }
+            });
+            spawn(move || {
+                shared.lock.read();
+                shared.been.store(1, Relaxed);
+                shared.payload.get();
+                shared.unlock_read();
+            });
+        });
+    }
+}
+
+#[test]
+fn an_upgrade() {
+    let events = [Event::Upgraded, Event::Parked];
+    let explorer = Explorer::new().whims(1).always_running();
+    explore("rwsem, upgrade", &explorer, &events, || {
+        tasks::<Lockless>(&[(1, Shared::upgrade), (1, Shared::read)]);
+    });
+    explore("rwsem, 2 upgrades", &explorer, &[Event::Parked], || {
+        tasks::<Lockless>(&[(1, Shared::upgrade), (1, Shared::upgrade)]);
+    });
+    let events = [Event::Cancelled, Event::CancelGranted];
+    explore("rwsem, upgrade, deadline", &explorer, &events, || {
+        tasks::<Lockless>(&[(0, Shared::try_to_upgrade), (0, Shared::read)]);
+    });
+}
+
+/// Who upgrades comes before a writer that waits.
+#[test]
+fn an_upgrade_before_a_writer() {
+    for changes in 1..=3 {
+        let explorer = Explorer::new().whims(2).pct(1, changes, MANY);
+        let events = [Event::Upgraded, Event::Parked];
+        explore("rwsem, upgrade and others", &explorer, &events, || {
+            tasks::<Lockless>(&[(1, Shared::upgrade), (0, Shared::read), (1, Shared::write)]);
+        });
+        explore("rwsem, upgrade and others", &explorer, &[], || {
+            tasks::<Lockless>(&[
+                (1, Shared::try_to_upgrade),
+                (0, Shared::downgrade_by_steps),
+                (1, Shared::upgrade),
+            ]);
+        });
+    }
+}
+
+/// Who is the last to have the lock frees it.
+fn and_free<C: WakeCheck>(shared: &Shared<C>, of: u32, unlock: Work<C>) {
+    let last = shared.been.fetch_add(1, Relaxed) + 1 == of;
+    unlock(shared);
+    if last {
+        free(&shared.lock);
+    }
+}
+
+fn freed<C: WakeCheck>(most: u32, first: Work<C>, second: Work<C>) {
+    let shared = Shared::<C>::new();
+    for work in [first, second] {
+        let shared = Rc::clone(&shared);
+        spawn(move || {
+            limit_whims(most);
+            work(&shared);
+        });
+    }
+}
+
+fn write_and_free<C: WakeCheck>(shared: &Shared<C>) {
+    shared.lock.write();
+    and_free(shared, 2, Shared::unlock_write);
+}
+
+fn write_fairly_and_free<C: WakeCheck>(shared: &Shared<C>) {
+    shared.lock.write();
+    and_free(shared, 2, Shared::unlock_write_fairly);
+}
+
+fn read_and_free<C: WakeCheck>(shared: &Shared<C>) {
+    shared.lock.read();
+    and_free(shared, 2, Shared::unlock_read);
+}
+
+#[test]
+fn freed_after_the_last_use() {
+    let explorer = Explorer::new().whims(1).executions(MOST);
+    explore("rwsem, freed", &explorer, &[Event::WokeFirst], || {
+        freed::<Lockless>(1, write_and_free, write_and_free);
+    });
+    explore(
+        "rwsem, freed by a reader",
+        &explorer,
+        &[Event::ReadersGranted],
+        || {
+            freed::<Lockless>(1, write_and_free, read_and_free);
+        },
+    );
+    explore(
+        "rwsem, freed by an heir",
+        &explorer,
+        &[Event::HandedOff],
+        || {
+            freed::<Lockless>(1, write_fairly_and_free, write_fairly_and_free);
+        },
+    );
+    explore(
+        "rwsem, freed, trylock",
+        &explorer,
+        &[Event::WokeFirst],
+        || {
+            freed::<Trylock>(1, write_and_free, write_and_free);
+        },
+    );
+}
+
+/// An heir that gives up and was granted the lock frees it.
+#[test]
+fn freed_by_who_gave_up() {
+    let events = [Event::CancelGranted];
+    let explorer = Explorer::new().whims(1).always_running();
+    explore("rwsem, freed by who gave up", &explorer, &events, || {
+        freed::<Lockless>(0, write_fairly_and_free, |shared| {
+            if shared.lock.read_until(DEADLINE) {
+                and_free(shared, 2, Shared::unlock_read);
+            }
+        });
+    });
+}
+
+/// Three tasks that do all there is to do, each two things of it.
+pub fn of_all_kinds(rotate: usize) -> Rc<Shared> {
+    let kinds: [Work; 9] = [
+        Shared::write,
+        Shared::read,
+        Shared::try_to_write,
+        Shared::try_to_read,
+        Shared::upgrade,
+        Shared::downgrade_by_steps,
+        Shared::write_fairly,
+        Shared::try_to_upgrade,
+        Shared::downgrade,
+    ];
+    let shared = Shared::new();
+    for task in 0..3 {
+        let shared = Rc::clone(&shared);
+        spawn(move || {
+            kinds[(rotate + 2 * task) % kinds.len()](&shared);
+            kinds[(4 * rotate + task + 1) % kinds.len()](&shared);
+        });
+    }
+    shared
+}
+
+fn three_tasks_of_all_kinds_with(seeds: u64, executions: u64) {
+    for seed in 0..seeds {
+        for rotate in 0..9 {
+            let explorer = Explorer::new().whims(4);
+            for explorer in [
+                explorer.random(seed, executions),
+                explorer.polling().pct(seed, 2, executions),
+                explorer.pct(seed, 4, executions),
+            ] {
+                explore("rwsem of 3, all kinds", &explorer, &[], move || {
+                    let shared = of_all_kinds(rotate);
+                    afterwards(move || assert!(!shared.lock.is_locked()));
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn three_tasks_of_all_kinds() {
+    three_tasks_of_all_kinds_with(1, 400);
+}
+
+#[test]
+#[ignore = "takes long"]
+fn three_tasks_of_all_kinds_for_long() {
+    three_tasks_of_all_kinds_with(40, 5_000);
+}
+
+/// The last reader lets in a writer, which must see that the first is done.
+#[test]
+fn a_grant_by_the_last_reader() {
+    let explorer = Explorer::new().whims(2).always_running().pct(1, 2, MANY);
+    explore(
+        "rwsem, a grant by the last reader",
+        &explorer,
+        &[Event::HandedOff],
+        || {
+            tasks::<Lockless>(&[
+                (0, Shared::read),
+                (0, Shared::read_fairly),
+                (2, Shared::write),
+            ]);
+        },
+    );
+}
+
+/// A reader's fair release, with a writer behind.
+#[test]
+fn fair_readers() {
+    let explorer = Explorer::new().whims(2).always_running().pct(1, 2, MANY);
+    explore(
+        "rwsem, fair readers",
+        &explorer,
+        &[Event::HandedOff],
+        || {
+            tasks::<Lockless>(&[(0, Shared::read_fairly), (2, Shared::write_fairly)]);
+        },
+    );
+}
+
+// The count word and its bits: see rwsem.rs in the core.
+const COUNT: usize = 0;
+const WRITER: u32 = 1;
+const WAITERS: u32 = 2;
+const HANDOFF: u32 = 4;
+const SPINNER: u32 = 8;
+const MARKS: u32 = WAITERS | HANDOFF | SPINNER;
+const UPGRADABLE: u32 = 16;
+const READER: u32 = 32;
+
+/// Who holds the lock, with two for any more than one, and the marks.
+fn state(count: u32) -> (u32, u32, u32, u32) {
+    let readers = (count / READER).min(2);
+    (count & WRITER, count & UPGRADABLE, readers, count & MARKS)
+}
+
+/// The states that the table has.
+fn legal() -> BTreeSet<(u32, u32, u32, u32)> {
+    let held = [
+        (WRITER, 0, 0),
+        (0, 0, 1),
+        (0, 0, 2),
+        (0, UPGRADABLE, 1),
+        (0, UPGRADABLE, 2),
+    ];
+    let waiting = [0, HANDOFF, SPINNER, HANDOFF | SPINNER].map(|marks| WAITERS | marks);
+    let free = [0, WAITERS | SPINNER].map(|marks| (0, 0, 0, marks));
+    let held = held.into_iter().flat_map(|(writer, upgradable, readers)| {
+        let marks = [0].into_iter().chain(waiting);
+        marks.map(move |marks| (writer, upgradable, readers, marks))
+    });
+    held.chain(free).collect()
+}
+
+#[test]
+fn every_legal_count_and_no_other() {
+    let seen = Rc::new(RefCell::new(BTreeSet::new()));
+    let look = |explorer: &Explorer, start: fn(usize) -> Rc<Shared>, which: usize| {
+        let seen = Rc::clone(&seen);
+        explore("rwsem, its count", explorer, &[], move || {
+            let (seen, shared) = (Rc::clone(&seen), start(which));
+            afterwards(move || {
+                let counts = history(&shared.lock, COUNT);
+                seen.borrow_mut().extend(counts.into_iter().map(state));
+            });
+        });
+    };
+    let base = Explorer::new().whims(8).wakes(Wakes::Permissive(1));
+    for rotate in 0..9 {
+        look(&base.pct(0, 3, 1_500), of_all_kinds, rotate);
+        look(&base.polling().random(0, 300), of_all_kinds, rotate);
+    }
+    let two_readers = |_| started(&[(0, Shared::read), (0, Shared::read), (8, Shared::write)]);
+    for changes in 2..=5 {
+        look(&base.pct(0, changes, 4_000), two_readers, 0);
+    }
+    assert_eq!(*seen.borrow(), legal());
+}

@@ -1,0 +1,570 @@
+//! The reader-writer semaphore: five words. Many readers or one writer, and
+//! among the readers one upgradable reader, which may become the writer.
+//!
+//! After the Linux kernel's rwsem (a count word, an owner word as a hint,
+//! writers that spin through an OSQ, readers that steal, woken in batches,
+//! hand-off against starvation), cut for user space: here a sleeper costs far
+//! more to wake, and an unlocked semaphore may be freed at once.
+//!
+//! # The words
+//!
+//! The count word says all that decides who may enter. It changes by atomic
+//! read-modify-writes alone, and so each change sees what it replaces:
+//!
+//! | bits | meaning | set by | cleared by |
+//! |---|---|---|---|
+//! | 0 | `WRITER` | a writer that takes it, or who grants it | its release; its downgrade |
+//! | 1 | `WAITERS`: the queue is not empty | the first to queue up, in the gate | who takes the last out of the queue, in the gate |
+//! | 2 | `HANDOFF`: the first waiter is overdue, the next release grants it the lock | itself, or a spinner on its behalf, in the gate | who takes it out of the queue, in the gate |
+//! | 3 | `SPINNER`: somebody is awake and will look at the count again before it sleeps | that spinner or first waiter; the release that wakes the first waiter | who promised, in one step with looking; a writer that leaves the queue; who takes the last out of it |
+//! | 4 | `UPGRADABLE`: one of the readers may upgrade | that reader, or who grants it | its release, upgrade or downgrade |
+//! | 5..31 | readers, the upgradable one included | each of them, or who grants it | its release |
+//! | 31 | overflow: never set, for who would set it stays out | | |
+//!
+//! Legal are `WRITER` or readers, not both; `UPGRADABLE` with readers only;
+//! `HANDOFF` and `SPINNER` with `WAITERS` only; `HANDOFF` while the lock is
+//! held only; and a free lock with `WAITERS` only together with `SPINNER`. So
+//! a free lock has somebody coming for it, and may be taken by anybody.
+//!
+//! The owner word is for spinners: the writer's task number, which also tells
+//! misuse, or `READERS`, perhaps with `NONSPINNABLE` when a spinner found that
+//! they take long. Readers leave theirs behind; it means nothing once the lock
+//! is free. The first of the next readers, or the next writer, replaces it.
+//!
+//! # Ordering
+//!
+//! | who leaves | who enters | |
+//! |---|---|---|
+//! | count: minus its part, Release | count: plus its part, Acquire | (R1) |
+//! | count: minus its part, Release | count: plus another's part, on its behalf, Acquire | (R2) |
+//! | `granted`: store, Release | `granted`: load, Acquire | (R3) |
+//!
+//! Every later change of the count continues the sequence that a release
+//! heads, so who enters has seen off everybody who left before. Who grants the
+//! lock to another acquires on its behalf (R2) and passes it on (R3).
+//!
+//! No wake-up is lost, for whether somebody waits, whether somebody promised to
+//! come and whether the lock is free are in one word, and change in one step:
+//!
+//! - A waiter sets `WAITERS` on a lock that is held, or is behind another
+//!   waiter. The release of that holder finds `WAITERS`. It goes through the
+//!   gate, where the waiter is in the queue by then, and grants or wakes; or it
+//!   finds `SPINNER`, and leaves the wake to who promised.
+//! - Whoever ends a promise exchanges the count: free, it takes the lock; held,
+//!   it clears `SPINNER`, and the holder's release will not find it. To clear
+//!   another's promise so does no harm: a wake-up more.
+//! - A waiter that leaves the queue does so in the gate, and in one step passes
+//!   on what it was given: the count changes as at a release.
+//!
+//! # The check for waiters of an unlock, and hand-off
+//!
+//! The Linux kernel once let the unlock skip the wake-up when its OSQ held a
+//! spinner, and the lock of the queue could not be had at the first try
+//! ([`Trylock`]); seed 003 proposed to skip it without that try ([`Lockless`]).
+//! Either has to look at two words, the count and the OSQ, in the right order.
+//! And it needs that who is awake may take what is free: when hand-off came, a
+//! spinner could find the lock free and reserved, and go to sleep, and the
+//! skipped wake-up was lost; so the kernel dropped the check. Here:
+//!
+//! - the promise is in the count: there is no second word and no order;
+//! - `HANDOFF` forbids the skip, so no free lock is ever reserved;
+//! - a spinner's last look is its take, or finds the lock held.
+//!
+//! # Who is granted, and who is woken
+//!
+//! A writer is woken, and competes. Readers are granted the lock: all in the
+//! queue, up to [`MAX_BATCH`] at once, past the writers between them. So is who
+//! upgrades, as the last reader but itself leaves; and the first waiter of any
+//! kind under `HANDOFF`. They are counted and taken off the queue inside the
+//! gate and told outside, when nothing of the lock is touched any more: they
+//! may free it. Until the gate opens the lock stays, for a waiter that was not
+//! told must pass the gate to leave.
+//!
+//! # Fairness
+//!
+//! As in the mutex: running tasks overtake sleeping ones, until the first
+//! waiter is overdue and is handed the lock. A reader does not join readers
+//! past waiters; it may steal a lock that is free.
+
+mod api;
+mod spin;
+mod wait;
+mod wake;
+
+use core::marker::PhantomData;
+
+use crate::{
+    osq::{self, Osq},
+    platform::{Deadline, Event, Ordering::*, Platform, TaskId, Word},
+    wait_queue::WaitQueue,
+};
+
+/// How many readers one release lets in. The last of them lets in the next, so
+/// that the gate is not held, and the release not delayed, for longer.
+pub const MAX_BATCH: u32 = 256;
+
+const WRITER: u32 = 1;
+const WAITERS: u32 = 2;
+const HANDOFF: u32 = 4;
+const SPINNER: u32 = 8;
+const UPGRADABLE: u32 = 16;
+const READER: u32 = 32;
+const OVERFLOW: u32 = 1 << 31;
+/// What a lock without waiters does not have.
+const OF_WAITERS: u32 = WAITERS | HANDOFF | SPINNER;
+
+/// Marks of the owner word.
+const READERS: u32 = 1;
+const NONSPINNABLE: u32 = 2;
+const OWNER_SHIFT: u32 = 2;
+
+/// What an unlock does that finds waiters, and a spinner that has promised to
+/// come: the policy of seed 003.
+pub trait WakeCheck: Send + Sync + 'static {
+    /// Whether it wakes the first waiter nevertheless, if it gets the gate at
+    /// the first try.
+    const TRIES_GATE: bool;
+}
+
+/// Before seed 003: try the gate, and give up when it is held.
+pub struct Trylock;
+
+/// After seed 003: leave the waiters to the spinner.
+pub struct Lockless;
+
+impl WakeCheck for Trylock {
+    const TRIES_GATE: bool = true;
+}
+
+impl WakeCheck for Lockless {
+    const TRIES_GATE: bool = false;
+}
+
+/// How a task wants the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Read = 1,
+    Upgradable = 2,
+    Write = 3,
+    /// It is the upgradable reader.
+    Upgrade = 4,
+}
+
+/// A task as a waiter; the fields belong to the holder of the queue's gate, but
+/// for `granted`, and `chain` in the hands of who grants.
+pub(crate) struct Node<P: Platform> {
+    /// A [`Kind`], or 0 when the task is not in the queue.
+    kind: P::U32,
+    /// The next of those that are granted the lock together.
+    chain: P::U32,
+    /// What the task was told.
+    granted: P::U32,
+}
+
+/// What `Node::granted` says: it has the lock.
+const GRANTED: u32 = 1;
+/// It has the lock, and is to let in those for whom the batch had no room.
+const GRANTED_AND_MORE: u32 = 2;
+
+impl<P: Platform> Node<P> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            kind: P::U32::ZERO,
+            chain: P::U32::ZERO,
+            granted: P::U32::ZERO,
+        }
+    }
+
+    /// How its task waits.
+    fn kind(&self) -> Option<Kind> {
+        let kinds = [Kind::Read, Kind::Upgradable, Kind::Write, Kind::Upgrade];
+        let kind = self.kind.load(Relaxed); // the gate orders it
+        kinds.into_iter().find(|&known| known as u32 == kind)
+    }
+}
+
+/// What the count word holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Count(u32);
+
+impl Count {
+    const fn has(self, bits: u32) -> bool {
+        self.0 & bits != 0
+    }
+
+    const fn with(self, bits: u32) -> Self {
+        Self(self.0 | bits)
+    }
+
+    const fn without(self, bits: u32) -> Self {
+        Self(self.0 & !bits)
+    }
+
+    const fn readers(self) -> u32 {
+        self.0 / READER
+    }
+
+    /// Whether nobody holds the lock.
+    const fn is_free(self) -> bool {
+        !self.has(WRITER) && self.readers() == 0
+    }
+
+    /// Whether the upgradable reader is the only reader.
+    const fn may_upgrade(self) -> bool {
+        self.has(UPGRADABLE) && self.readers() == 1
+    }
+
+    /// The count once a task that is awake has taken the lock, if it may: a
+    /// reader does not overtake waiters, unless the lock is free.
+    #[inline(always)]
+    fn taken(self, kind: Kind) -> Option<Self> {
+        let may_read = !self.has(WRITER) && (!self.has(WAITERS) || self.readers() == 0);
+        let may = match kind {
+            Kind::Read => may_read,
+            Kind::Upgradable => may_read && !self.has(UPGRADABLE),
+            Kind::Write => self.is_free(),
+            Kind::Upgrade => self.may_upgrade(),
+        };
+        may.then(|| self.entered(kind))
+            .filter(|count| !count.has(OVERFLOW))
+    }
+
+    /// The count with one more who holds the lock.
+    #[inline(always)]
+    const fn entered(self, kind: Kind) -> Self {
+        Self(match kind {
+            Kind::Read => self.0 + READER,
+            Kind::Upgradable => self.0 + (READER | UPGRADABLE),
+            Kind::Write => self.0 | WRITER,
+            Kind::Upgrade => self.0 - (READER | UPGRADABLE) + WRITER,
+        })
+    }
+}
+
+/// A lock for many readers or one writer. `C` is how an unlock looks for
+/// waiters, [`Lockless`] or [`Trylock`]; `W` how spinners in its queue wait.
+///
+/// Aligned so that the count and the owner share a cache line.
+#[repr(C, align(8))]
+pub struct RawRwLock<P: Platform, C = Lockless, W = osq::Event> {
+    count: P::U32,
+    owner: P::U32,
+    queue: WaitQueue<P>,
+    osq: Osq<P, W>,
+    check: PhantomData<C>,
+}
+
+impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> Default for RawRwLock<P, C, W> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
+    /// An unlocked lock: all its bytes are zero.
+    pub const fn new() -> Self {
+        Self {
+            count: P::U32::ZERO,
+            owner: P::U32::ZERO,
+            queue: WaitQueue::new(),
+            osq: Osq::new(),
+            check: PhantomData,
+        }
+    }
+
+    /// Takes the lock as a reader if no writer has it, no readers with waiters
+    /// behind them, and not 2^26 - 1 readers.
+    #[inline]
+    pub fn try_read(&self) -> bool {
+        self.fast(Kind::Read) || self.take(Kind::Read)
+    }
+
+    /// Takes the lock as a reader, waiting as long as it takes.
+    ///
+    /// # Panics
+    /// When the caller is the writer, or there are 2^26 - 1 readers already.
+    #[inline]
+    pub fn read(&self) {
+        self.obtain(Kind::Read, None);
+    }
+
+    /// Takes the lock as a reader, waiting until `deadline` at the latest;
+    /// returns whether it was taken. What can be taken at once is taken even
+    /// when the deadline has passed.
+    ///
+    /// # Panics
+    /// When there are 2^26 - 1 readers already.
+    #[inline]
+    pub fn read_until(&self, deadline: Deadline) -> bool {
+        self.obtain(Kind::Read, Some(deadline))
+    }
+
+    /// Releases the lock as a reader.
+    ///
+    /// # Safety
+    /// The caller holds it as a reader.
+    ///
+    /// # Panics
+    /// When no reader holds it after all. The lock is as before.
+    #[inline]
+    pub unsafe fn unlock_read(&self) {
+        self.release(Kind::Read, false);
+    }
+
+    /// As [`RawRwLock::try_read`], as the one reader that may upgrade.
+    pub fn try_upgradable(&self) -> bool {
+        self.take(Kind::Upgradable)
+    }
+
+    /// As [`RawRwLock::read`], as the one reader that may upgrade.
+    ///
+    /// # Panics
+    /// As [`RawRwLock::read`].
+    pub fn upgradable(&self) {
+        self.obtain(Kind::Upgradable, None);
+    }
+
+    /// As [`RawRwLock::read_until`], as the one reader that may upgrade.
+    ///
+    /// # Panics
+    /// As [`RawRwLock::read_until`].
+    pub fn upgradable_until(&self, deadline: Deadline) -> bool {
+        self.obtain(Kind::Upgradable, Some(deadline))
+    }
+
+    /// Releases the lock as the upgradable reader.
+    ///
+    /// # Safety
+    /// The caller holds it as that.
+    ///
+    /// # Panics
+    /// When nobody does after all. The lock is as before.
+    pub unsafe fn unlock_upgradable(&self) {
+        self.release(Kind::Upgradable, false);
+    }
+
+    /// The upgradable reader becomes the writer if it is the only reader.
+    ///
+    /// # Safety
+    /// The caller is the upgradable reader.
+    pub unsafe fn try_upgrade(&self) -> bool {
+        self.take(Kind::Upgrade)
+    }
+
+    /// The upgradable reader becomes the writer, before all that wait, once the
+    /// other readers have left.
+    ///
+    /// # Safety
+    /// The caller is the upgradable reader.
+    pub unsafe fn upgrade(&self) {
+        self.obtain(Kind::Upgrade, None);
+    }
+
+    /// As [`RawRwLock::upgrade`], waiting until `deadline` at the latest;
+    /// returns whether the caller is the writer now. Else it still is the
+    /// upgradable reader.
+    ///
+    /// # Safety
+    /// The caller is the upgradable reader.
+    pub unsafe fn upgrade_until(&self, deadline: Deadline) -> bool {
+        self.obtain(Kind::Upgrade, Some(deadline))
+    }
+
+    /// Takes the lock as the writer if it is free.
+    #[inline]
+    pub fn try_write(&self) -> bool {
+        self.fast(Kind::Write) || self.take(Kind::Write)
+    }
+
+    /// Takes the lock as the writer, waiting as long as it takes.
+    ///
+    /// # Panics
+    /// When the caller is the writer already.
+    #[inline]
+    pub fn write(&self) {
+        self.obtain(Kind::Write, None);
+    }
+
+    /// Takes the lock as the writer, waiting until `deadline` at the latest;
+    /// returns whether it was taken. A free lock is taken even when the
+    /// deadline has passed.
+    #[inline]
+    pub fn write_until(&self, deadline: Deadline) -> bool {
+        self.obtain(Kind::Write, Some(deadline))
+    }
+
+    /// Releases the lock as the writer.
+    ///
+    /// # Safety
+    /// The caller is the writer.
+    ///
+    /// # Panics
+    /// When the caller is not the writer after all. The lock is as before.
+    #[inline]
+    pub unsafe fn unlock_write(&self) {
+        self.release(Kind::Write, false);
+    }
+
+    /// Releases the lock as the writer, and to the first waiter if there is
+    /// one: nobody overtakes it. Slower than [`RawRwLock::unlock_write`].
+    ///
+    /// # Safety
+    /// As [`RawRwLock::unlock_write`].
+    ///
+    /// # Panics
+    /// As [`RawRwLock::unlock_write`].
+    pub unsafe fn unlock_write_fair(&self) {
+        self.release(Kind::Write, true);
+    }
+
+    /// Releases the lock as a reader; the last one, to the first waiter.
+    ///
+    /// # Safety
+    /// As [`RawRwLock::unlock_read`].
+    ///
+    /// # Panics
+    /// As [`RawRwLock::unlock_read`].
+    pub unsafe fn unlock_read_fair(&self) {
+        self.release(Kind::Read, true);
+    }
+
+    /// Releases the lock as the upgradable reader; as the last one, to the
+    /// first waiter.
+    ///
+    /// # Safety
+    /// As [`RawRwLock::unlock_upgradable`].
+    ///
+    /// # Panics
+    /// As [`RawRwLock::unlock_upgradable`].
+    pub unsafe fn unlock_upgradable_fair(&self) {
+        self.release(Kind::Upgradable, true);
+    }
+
+    /// The writer becomes a reader, and lets in those that wait.
+    ///
+    /// # Safety
+    /// The caller is the writer.
+    ///
+    /// # Panics
+    /// When the caller is not the writer after all. The lock is as before.
+    pub unsafe fn downgrade(&self) {
+        self.relax(Kind::Write, Kind::Read);
+    }
+
+    /// The writer becomes the upgradable reader, and lets in readers that wait.
+    ///
+    /// # Safety
+    /// The caller is the writer.
+    ///
+    /// # Panics
+    /// When the caller is not the writer after all. The lock is as before.
+    pub unsafe fn downgrade_to_upgradable(&self) {
+        self.relax(Kind::Write, Kind::Upgradable);
+    }
+
+    /// The upgradable reader becomes one that may not upgrade.
+    ///
+    /// # Safety
+    /// The caller is the upgradable reader.
+    ///
+    /// # Panics
+    /// When nobody is the upgradable reader after all. The lock is as before.
+    pub unsafe fn downgrade_upgradable(&self) {
+        self.relax(Kind::Upgradable, Kind::Read);
+    }
+
+    /// Whether anybody holds the lock.
+    pub fn is_locked(&self) -> bool {
+        !self.count().is_free()
+    }
+
+    /// Whether a writer holds the lock.
+    pub fn is_write_locked(&self) -> bool {
+        self.count().has(WRITER)
+    }
+
+    /// Whether the calling task is the writer.
+    pub fn is_mine(&self) -> bool {
+        self.owner.load(Relaxed) == P::me().number() << OWNER_SHIFT // only the writer stores itself
+    }
+
+    #[inline]
+    fn count(&self) -> Count {
+        Count(self.count.load(Relaxed)) // checked by `exchange`, or a hint
+    }
+
+    #[inline]
+    fn exchange(&self, from: Count, to: Count, order: crate::Ordering) -> bool {
+        self.count
+            .compare_exchange(from.0, to.0, order, Relaxed) // who fails looks again
+            .is_ok()
+    }
+
+    #[inline]
+    fn obtain(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
+        self.fast(kind) || self.contend(kind, deadline)
+    }
+
+    /// Takes the lock when nobody waits, at the first try.
+    #[inline]
+    fn fast(&self, kind: Kind) -> bool {
+        let count = self.count();
+        let Some(taken) = count.taken(kind) else {
+            return false;
+        };
+        // (R1) Acquire pairs with the Release of those that left before.
+        if count.has(WAITERS) || !self.exchange(count, taken, Acquire) {
+            return false;
+        }
+        self.own(kind, count);
+        P::took();
+        true
+    }
+
+    /// Takes the lock if it may be taken.
+    fn take(&self, kind: Kind) -> bool {
+        let Some(before) = self.enter(kind) else {
+            return false;
+        };
+        self.own(kind, before);
+        self.share(kind, before);
+        true
+    }
+
+    /// Takes the lock, and returns what the count was before.
+    fn enter(&self, kind: Kind) -> Option<Count> {
+        loop {
+            let count = self.count();
+            let taken = count.taken(kind)?;
+            // (R1) Acquire pairs with the Release of those that left before.
+            if self.exchange(count, taken, Acquire) {
+                return Some(count);
+            }
+        }
+    }
+
+    /// Tells spinners who holds the lock, after the caller took it.
+    #[inline]
+    fn own(&self, kind: Kind, before: Count) {
+        match kind {
+            Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
+            Kind::Read | Kind::Upgradable if before.readers() == 0 => {
+                self.owner.store(READERS, Relaxed); // a hint
+            }
+            Kind::Read | Kind::Upgradable => {}
+        }
+    }
+
+    fn set_owner(&self, writer: TaskId) {
+        self.owner.store(writer.number() << OWNER_SHIFT, Relaxed); // a hint to others
+    }
+
+    /// After the caller took the lock as a reader past waiters: other readers
+    /// among them may come in as well.
+    fn share(&self, kind: Kind, before: Count) {
+        if before.has(WAITERS) && matches!(kind, Kind::Read | Kind::Upgradable) {
+            P::event(Event::ReadStolen);
+            self.pass_on();
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! How the writers of a reader-writer semaphore spin, and readers glance.
+
+use super::{
+    Count, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS, RawRwLock, SPINNER,
+    WAITERS, WakeCheck,
+};
+use crate::{
+    mutex::Body,
+    osq,
+    platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Running, TaskId, Word},
+};
+
+/// How many times a writer spins that finds the owner off its CPU.
+const SPINS: u32 = 4;
+
+/// Looks of a glance; half as many after each take that fails.
+const GLANCES: u32 = 32;
+
+/// How long to spin while readers have the lock, in microseconds: nobody knows
+/// whether they run. A little longer for each, up to [`CROWD`].
+const READERS_MICROS: u32 = 10;
+const CROWD: u32 = 30;
+
+/// How a spin ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spun {
+    /// The lock was taken.
+    Took,
+    /// The writer is off its CPU.
+    OwnerOff(TaskId),
+    /// It is time to queue up, or to sleep.
+    Stop,
+}
+
+/// What the owner word holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Owner(u32);
+
+impl Owner {
+    const fn writer(self) -> Option<TaskId> {
+        TaskId::new(self.0 >> OWNER_SHIFT)
+    }
+
+    const fn is_readers(self) -> bool {
+        self.0 & READERS != 0
+    }
+
+    const fn is_nonspinnable(self) -> bool {
+        self.0 & NONSPINNABLE != 0
+    }
+}
+
+/// A writer that spins.
+struct Spinner {
+    me: TaskId,
+    look: Look,
+    deadline: Option<Deadline>,
+    /// Whether it set `SPINNER`, or somebody may have on its behalf.
+    promised: bool,
+    /// Since when it has seen readers have the lock.
+    readers_since: Option<u32>,
+}
+
+impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
+    /// Looks at the count for about a microsecond, and promises nothing.
+    /// Returns whether that took the lock.
+    pub(super) fn glance(&self, kind: Kind) -> bool {
+        let mut looks = GLANCES;
+        while looks > 0 {
+            let free = P::spin_until(
+                &self.count,
+                Relaxed, // only a hint: `take` acquires
+                Look::Poll,
+                looks,
+                |count| Count(count).taken(kind).is_some(),
+                || false,
+            );
+            if free.is_none() {
+                return false;
+            }
+            if self.take(kind) {
+                P::event(Event::SpinAcquired);
+                return true;
+            }
+            looks /= 2;
+        }
+        false
+    }
+
+    /// Spins in line, as a writer.
+    pub(super) fn spin(&self, me: TaskId, look: Look, deadline: Option<Deadline>) -> Spun {
+        let mut spun = self.spin_once(me, look, deadline);
+        for _ in 1..SPINS {
+            let Spun::OwnerOff(owner) = spun else { break };
+            P::yield_to(owner);
+            spun = self.spin_once(me, look, deadline);
+        }
+        spun
+    }
+
+    fn spin_once(&self, me: TaskId, look: Look, deadline: Option<Deadline>) -> Spun {
+        if self.owner().is_nonspinnable() {
+            P::event(Event::SpinReaders);
+            return Spun::Stop;
+        }
+        P::spin_begin();
+        if !self.osq.lock() {
+            return Spun::Stop;
+        }
+        let spinner = Spinner {
+            me,
+            look,
+            deadline,
+            promised: false,
+            readers_since: None,
+        };
+        let spun = self.compete(spinner, || false);
+        self.osq.unlock();
+        if spun == Spun::Took {
+            P::event(Event::SpinAcquired);
+        }
+        spun
+    }
+
+    /// A writer in the queue competes: the first waiter spins, any other only
+    /// keeps a promise. Returns whether it took the lock and left the queue.
+    pub(super) fn compete_in_queue(
+        &self,
+        me: TaskId,
+        promised: bool,
+        deadline: Option<Deadline>,
+    ) -> bool {
+        let took = if self.queue.front().first() == Some(me) {
+            P::spin_begin();
+            let spinner = Spinner {
+                me,
+                look: P::pace(),
+                deadline,
+                promised,
+                readers_since: None,
+            };
+            let granted = || P::task(me).rwsem.granted.load(Relaxed) != 0; // `wait` acquires
+            self.compete(spinner, granted) == Spun::Took
+        } else {
+            promised && self.keep_promise()
+        };
+        if took {
+            self.leave_queue(me);
+        }
+        took
+    }
+
+    /// The new writer takes itself out of the queue, and a promise that was
+    /// made on its behalf, which it may not know of, off the count.
+    fn leave_queue(&self, me: TaskId) {
+        self.queue.enter(|queue| {
+            let was_first = Self::unqueue(&queue, me);
+            let marks = match queue.first() {
+                None => OF_WAITERS,
+                Some(_) if was_first => HANDOFF | SPINNER,
+                Some(_) => SPINNER,
+            };
+            self.count.fetch_and(!marks, Relaxed); // the gate orders the queue
+        });
+    }
+
+    /// Spins until the lock was taken, or it is better to stop, or `also` says
+    /// so. No promise of the caller's is left.
+    fn compete(&self, mut spinner: Spinner, also: impl Fn() -> bool) -> Spun {
+        loop {
+            let (count, owner) = (self.count(), self.owner());
+            if count.is_free() {
+                if self.keep_promise_by(count, spinner.promised) {
+                    return Spun::Took;
+                }
+                continue;
+            }
+            if Self::is_unpromised(count) {
+                // Relaxed: what counts is that it is still held.
+                spinner.promised |= self.exchange(count, count.with(SPINNER), Relaxed);
+                continue;
+            }
+            if let Some(first) = self.overdue(count) {
+                if spinner.promised || first == spinner.me {
+                    self.ask();
+                    // At the gate it may have slept through being woken.
+                    spinner.promised = true;
+                    continue;
+                }
+                P::yield_to(first); // it is awake, and may wait for my CPU
+            }
+            spinner.see(owner, P::stamp);
+            let give_up = self.watch(owner, count, &spinner, &also);
+            if give_up.is_none() && !also() {
+                continue;
+            }
+            if give_up == Some(Event::SpinReaders) {
+                self.owner
+                    .compare_exchange(READERS, READERS | NONSPINNABLE, Relaxed, Relaxed) // a hint
+                    .ok();
+            }
+            if spinner.promised && self.keep_promise() {
+                return Spun::Took;
+            }
+            give_up.into_iter().for_each(P::event);
+            return match owner.writer() {
+                Some(owner) if give_up == Some(Event::SpinOwnerOff) => Spun::OwnerOff(owner),
+                _ => Spun::Stop,
+            };
+        }
+    }
+
+    /// The last look of who promised one: takes the lock if it is free, and
+    /// else, in the same step, ends the promise. Returns whether it took it.
+    fn keep_promise(&self) -> bool {
+        loop {
+            let count = self.count();
+            if count.is_free() {
+                if self.keep_promise_by(count, true) {
+                    return true;
+                }
+            } else if !count.has(SPINNER)
+                // Relaxed: what counts is that it is still held.
+                || self.exchange(count, count.without(SPINNER), Relaxed)
+            {
+                return false;
+            }
+        }
+    }
+
+    /// Takes the lock, which was free.
+    fn keep_promise_by(&self, count: Count, promised: bool) -> bool {
+        let kept = if promised { SPINNER } else { 0 };
+        let taken = count.entered(Kind::Write).without(kept);
+        // (R1) Acquire pairs with the Release of those that left before.
+        let took = self.exchange(count, taken, Acquire);
+        if took {
+            self.own(Kind::Write, count);
+        }
+        took
+    }
+
+    /// Whether there are waiters, and nobody has promised to come.
+    fn is_unpromised(count: Count) -> bool {
+        count.has(WAITERS) && !count.has(SPINNER)
+    }
+
+    /// The first waiter, if it is overdue and nobody asked for it yet: a hint.
+    fn overdue(&self, count: Count) -> Option<TaskId> {
+        if !count.has(WAITERS) || count.has(HANDOFF) {
+            return None;
+        }
+        let first = self.queue.front().first();
+        first.filter(|&first| Body::<P>::is_overdue(first))
+    }
+
+    /// Asks for the lock on behalf of the first waiter.
+    fn ask(&self) {
+        let asked = self.queue.enter(|queue| {
+            self.bury(&queue);
+            let count = self.count();
+            // Relaxed: what counts is that it is still held.
+            queue.first().is_some()
+                && !count.is_free()
+                && !count.has(HANDOFF)
+                && self.exchange(count, count.with(HANDOFF), Relaxed)
+        });
+        if asked {
+            P::event(Event::HandoffAsked);
+        }
+    }
+
+    /// The owner: a snapshot.
+    fn owner(&self) -> Owner {
+        Owner(self.owner.load(Relaxed)) // a hint
+    }
+
+    /// Watches the count until it is free or nobody has promised to come to
+    /// those that wait, or something else changes; or returns why to stop.
+    fn watch(
+        &self,
+        owner: Owner,
+        count: Count,
+        spinner: &Spinner,
+        also: impl Fn() -> bool,
+    ) -> Option<Event> {
+        let patience = READERS_MICROS + count.readers().min(CROWD) / 2;
+        let mut why = None;
+        P::spin_until(
+            &self.count,
+            Relaxed, // only a hint: who takes it acquires
+            spinner.look,
+            FOREVER,
+            |now| Count(now).is_free() || Self::is_unpromised(Count(now)),
+            || {
+                let now = self.owner();
+                why = if now
+                    .writer()
+                    .is_some_and(|task| P::running(task) == Running::No)
+                {
+                    Some(Event::SpinOwnerOff)
+                } else if now.is_nonspinnable() || spinner.is_tired(patience, P::elapsed) {
+                    Some(Event::SpinReaders)
+                } else if P::need_resched() || spinner.deadline.is_some_and(P::passed) {
+                    Some(Event::SpinResched)
+                } else {
+                    None
+                };
+                let overdue = || spinner.promised && self.overdue(self.count()).is_some();
+                why.is_some() || now.is_readers() != owner.is_readers() || also() || overdue()
+            },
+        );
+        why
+    }
+}
+
+impl Spinner {
+    /// Notes who has the lock.
+    fn see(&mut self, owner: Owner, stamp: impl Fn() -> u32) {
+        if owner.is_readers() {
+            self.readers_since.get_or_insert_with(stamp);
+        } else {
+            self.readers_since = None;
+        }
+    }
+
+    /// Whether readers have had the lock for too long.
+    fn is_tired(&self, patience: u32, elapsed: impl Fn(u32, u32) -> bool) -> bool {
+        self.readers_since
+            .is_some_and(|since| elapsed(since, patience))
+    }
+}

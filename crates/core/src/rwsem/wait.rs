@@ -1,0 +1,177 @@
+//! How tasks queue up for a reader-writer semaphore, wait, and give up.
+
+use super::{
+    GRANTED_AND_MORE, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock, SPINNER, WAITERS, WakeCheck,
+    spin::Spun,
+};
+use crate::{
+    osq,
+    platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
+    wait_queue::Entered,
+};
+
+impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
+    #[inline(never)]
+    pub(super) fn contend(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
+        if self.is_mine() {
+            return self.wait_for_myself(deadline);
+        }
+        let reads = matches!(kind, Kind::Read | Kind::Upgradable);
+        let full = reads && self.count().entered(Kind::Read).has(OVERFLOW);
+        assert!(!full, "too many readers of the rwsem at {self:p}");
+        let look = P::pace();
+        look == Look::Poll && self.glance(kind) || self.contend_slow(kind, look, deadline)
+    }
+
+    #[cold]
+    fn contend_slow(&self, kind: Kind, look: Look, deadline: Option<Deadline>) -> bool {
+        let me = P::me();
+        let spun = kind == Kind::Write && self.spin(me, look, deadline) == Spun::Took;
+        spun || self.take(kind) || self.queue_up(me, kind, deadline)
+    }
+
+    /// The writer wants the lock again: that ends at the deadline, or is a
+    /// deadlock.
+    #[cold]
+    fn wait_for_myself(&self, deadline: Option<Deadline>) -> bool {
+        assert!(
+            deadline.is_some(),
+            "deadlock: task {} locks the rwsem at {self:p}, which it holds as the writer",
+            P::me().number()
+        );
+        while !deadline.is_some_and(P::passed) {
+            P::park(deadline);
+        }
+        false
+    }
+
+    /// Takes the lock or queues up for it, in the gate; then waits. Returns
+    /// whether it was taken.
+    fn queue_up(&self, me: TaskId, kind: Kind, deadline: Option<Deadline>) -> bool {
+        let taken = self.queue.enter(|queue| {
+            self.bury(&queue);
+            loop {
+                if let Some(before) = self.enter(kind) {
+                    return Some(before);
+                }
+                let count = self.count();
+                // In the gate the mark is current, and who waits first is why
+                // it matters no more whether the rest of the count is.
+                if count.has(WAITERS) {
+                    break;
+                }
+                // Relaxed: what counts is that it is still held.
+                if count.taken(kind).is_none() && self.exchange(count, count.with(WAITERS), Relaxed)
+                {
+                    break;
+                }
+            }
+            Self::push(&queue, me, kind);
+            None
+        });
+        let Some(before) = taken else {
+            return self.wait(me, kind, deadline);
+        };
+        self.own(kind, before);
+        self.share(kind, before);
+        true
+    }
+
+    fn push(queue: &Entered<'_, P>, me: TaskId, kind: Kind) {
+        let node = &P::task(me).rwsem;
+        node.kind.store(kind as u32, Relaxed); // the gate orders it
+        node.granted.store(0, Relaxed); // the gate orders it
+        if kind == Kind::Upgrade {
+            queue.push_front(me);
+        } else {
+            queue.push(me, 0);
+        }
+    }
+
+    /// Waits in the queue. Returns whether the lock was taken; either way the
+    /// caller is out of the queue.
+    fn wait(&self, me: TaskId, kind: Kind, deadline: Option<Deadline>) -> bool {
+        let mut promised = false;
+        loop {
+            if kind == Kind::Write && self.compete_in_queue(me, promised, deadline) {
+                return true;
+            }
+            // Looked at last: who competes may sleep at the gate, and there be
+            // woken by the one that grants, too.
+            // (R3) Acquire pairs with the Release of who granted.
+            let granted = P::task(me).rwsem.granted.load(Acquire);
+            if granted != 0 {
+                self.let_in_the_rest(granted);
+                return true;
+            }
+            if deadline.is_some_and(P::passed) {
+                return self.cancel(me);
+            }
+            P::event(Event::Parked);
+            P::park(deadline);
+            promised = true; // on its behalf, by who woke it
+        }
+    }
+
+    /// Leaves the queue without the lock; `true` when it was granted at the
+    /// last moment.
+    fn cancel(&self, me: TaskId) -> bool {
+        let node = &P::task(me).rwsem;
+        let wakes = self.queue.enter(|queue| {
+            node.kind()?;
+            let was_first = Self::unqueue(&queue, me);
+            self.bury(&queue);
+            // A promise made on its behalf goes with it, and what else it was
+            // given as the first.
+            let mine = if was_first {
+                HANDOFF | SPINNER
+            } else {
+                SPINNER
+            };
+            Some(self.advance(&queue, |count| count.without(mine), false))
+        });
+        if let Some(wakes) = wakes {
+            P::event(Event::Cancelled);
+            wakes.deliver::<P>();
+            return false;
+        }
+        P::event(Event::CancelGranted);
+        // Who granted is about to say so, and to wake.
+        loop {
+            // (R3) Acquire pairs with the Release of who granted.
+            let granted = node.granted.load(Acquire);
+            if granted != 0 {
+                self.let_in_the_rest(granted);
+                return true;
+            }
+            P::park(None);
+        }
+    }
+
+    /// A granted reader carries on with a batch that was full.
+    fn let_in_the_rest(&self, granted: u32) {
+        if granted == GRANTED_AND_MORE {
+            self.pass_on();
+        }
+    }
+
+    /// Takes a waiter out of the queue; returns whether it was the first.
+    pub(super) fn unqueue(queue: &Entered<'_, P>, task: TaskId) -> bool {
+        P::task(task).rwsem.kind.store(0, Relaxed); // the gate orders it
+        queue.remove(task)
+    }
+
+    /// Drops from the queue waiters that a fork has left behind.
+    pub(super) fn bury(&self, queue: &Entered<'_, P>) {
+        let mut buried = false;
+        while let Some(first) = queue.first()
+            && !P::exists(first)
+        {
+            Self::unqueue(queue, first);
+            buried = true;
+        }
+        if buried && queue.first().is_none() {
+            self.count.fetch_and(!OF_WAITERS, Relaxed); // the gate orders the queue
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! How the reader-writer semaphore is released: who is let in, who is woken,
+//! and who is left to a spinner.
+
+use super::{
+    Count, GRANTED, GRANTED_AND_MORE, HANDOFF, Kind, MAX_BATCH, OF_WAITERS, OVERFLOW, READER,
+    READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck,
+};
+use crate::{
+    osq,
+    platform::{Event, Ordering::*, Platform, TaskId, Word},
+    wait_queue::Entered,
+};
+
+/// What a release owes to waiters once the gate is open. It knows nothing of
+/// the lock, which may be gone.
+pub(super) enum Wakes {
+    None,
+    /// The first waiter, a writer, is to come and compete.
+    First(TaskId),
+    /// These have the lock, and wait to be told.
+    Granted(Chain, Event),
+}
+
+/// Tasks in a row, linked by their nodes.
+#[derive(Clone, Copy)]
+pub(super) struct Chain {
+    first: TaskId,
+    last: TaskId,
+    /// What to tell the last.
+    tell_last: u32,
+}
+
+/// What to do with the queue, and the count that goes with it.
+struct Plan {
+    count: Count,
+    wakes: Wakes,
+}
+
+impl Wakes {
+    pub(super) fn deliver<P: Platform>(self) {
+        match self {
+            Wakes::None => {}
+            Wakes::First(first) => {
+                P::event(Event::WokeFirst);
+                P::unpark(first);
+                P::yield_to(first);
+            }
+            Wakes::Granted(chain, event) => {
+                P::event(event);
+                chain.tell::<P>();
+                P::yield_to(chain.first);
+            }
+        }
+    }
+}
+
+impl Chain {
+    fn of(task: TaskId) -> Self {
+        Self {
+            first: task,
+            last: task,
+            tell_last: GRANTED,
+        }
+    }
+
+    fn append<P: Platform>(&mut self, task: TaskId) {
+        P::task(self.last).rwsem.chain.store(task.number(), Relaxed); // in our hands
+        self.last = task;
+    }
+
+    /// The one after `task`.
+    fn after<P: Platform>(self, task: TaskId) -> Option<TaskId> {
+        let chain = P::task(task).rwsem.chain.load(Relaxed); // in our hands
+        if task == self.last {
+            None
+        } else {
+            TaskId::new(chain)
+        }
+    }
+
+    /// Tells each that it has the lock, and wakes it.
+    fn tell<P: Platform>(self) {
+        let mut next = Some(self.first);
+        while let Some(task) = next {
+            next = self.after::<P>(task); // the node is its task's again when told
+            let what = if next.is_none() {
+                self.tell_last
+            } else {
+                GRANTED
+            };
+            // (R3) Release pairs with the Acquire of who waits or gives up.
+            P::task(task).rwsem.granted.store(what, Release);
+            P::unpark(task);
+        }
+    }
+}
+
+impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
+    /// Releases the lock. With `fair`, who is let in next is the first waiter.
+    #[inline]
+    pub(super) fn release(&self, kind: Kind, fair: bool) {
+        let count = self.count();
+        let part = self.part(kind, count);
+        if kind == Kind::Write {
+            self.owner.store(0, Relaxed); // a hint
+        }
+        // (R1) Release pairs with the Acquire of who takes it next.
+        if count.has(WAITERS) || !self.exchange(count, Count(count.0 - part), Release) {
+            self.release_slow(part, fair);
+        }
+    }
+
+    /// What is the caller's of the count.
+    #[inline]
+    fn part(&self, kind: Kind, count: Count) -> u32 {
+        let (part, holds) = match kind {
+            Kind::Read => {
+                let upgradable = u32::from(count.has(UPGRADABLE));
+                (READER, count.readers() > upgradable)
+            }
+            Kind::Upgradable => (READER | UPGRADABLE, count.has(UPGRADABLE)),
+            Kind::Write | Kind::Upgrade => (WRITER, self.is_mine()),
+        };
+        if !holds {
+            self.misused(kind);
+        }
+        part
+    }
+
+    #[cold]
+    fn misused(&self, kind: Kind) -> ! {
+        let me = P::me().number();
+        panic!("task {me} releases the rwsem at {self:p} ({kind:?}), which it does not hold");
+    }
+
+    #[cold]
+    fn release_slow(&self, part: u32, fair: bool) {
+        loop {
+            let count = self.count();
+            let after = Count(count.0 - part);
+            let skip = Self::may_skip(after) && !fair;
+            if Self::concerns_waiters(after, part) && (!skip || C::TRIES_GATE) {
+                let section = |queue: Entered<'_, P>| self.release_inside(&queue, part, fair);
+                let entered = if skip {
+                    self.queue.try_enter(section)
+                } else {
+                    Some(self.queue.enter(section))
+                };
+                match entered {
+                    Some(Some(wakes)) => return wakes.deliver::<P>(),
+                    Some(None) => continue, // the waiters have left
+                    None => {}              // the spinner will come
+                }
+            }
+            // (R1) Release pairs with the Acquire of who takes it next.
+            if self.exchange(count, after, Release) {
+                if skip {
+                    P::event(Event::WakeSkipped);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Whether the waiters may be left to who promised to come: the lock is
+    /// free for it to take, and not to be handed to another.
+    fn may_skip(after: Count) -> bool {
+        after.is_free() && after.has(SPINNER) && !after.has(HANDOFF)
+    }
+
+    /// Whether a release may have to let in or wake a waiter.
+    fn concerns_waiters(after: Count, part: u32) -> bool {
+        let upgrade = after.may_upgrade() || part & UPGRADABLE != 0;
+        after.has(WAITERS) && (after.is_free() || upgrade)
+    }
+
+    /// Releases the lock in the gate, if there is a waiter. Without one nobody
+    /// would keep the lock from being freed before the gate opens.
+    fn release_inside(&self, queue: &Entered<'_, P>, part: u32, fair: bool) -> Option<Wakes> {
+        self.bury(queue);
+        queue.first()?;
+        Some(self.advance(queue, |count| Count(count.0 - part), fair))
+    }
+
+    /// Who holds the lock `from` now on holds it `to` less.
+    pub(super) fn relax(&self, from: Kind, to: Kind) {
+        let part = self.part(from, self.count());
+        if from == Kind::Write {
+            self.owner.store(READERS, Relaxed); // a hint
+        }
+        let change = |count: Count| Count(count.0 - part).entered(to);
+        loop {
+            let count = self.count();
+            if count.has(WAITERS) {
+                let wakes = self.queue.enter(|queue| {
+                    self.bury(&queue);
+                    self.advance(&queue, change, false)
+                });
+                return wakes.deliver::<P>();
+            }
+            // (R1) Release pairs with the Acquire of readers.
+            if self.exchange(count, change(count), Release) {
+                return;
+            }
+        }
+    }
+
+    /// A reader lets in readers that wait first.
+    #[cold]
+    pub(super) fn pass_on(&self) {
+        let wakes = self.queue.enter(|queue| {
+            self.bury(&queue);
+            let first = P::task(queue.first()?).rwsem.kind()?;
+            (first != Kind::Write).then(|| self.advance(&queue, |count| count, false))
+        });
+        if let Some(wakes) = wakes {
+            wakes.deliver::<P>();
+        }
+    }
+
+    /// Changes the count, and in the same step lets in those of the queue that
+    /// may enter then.
+    pub(super) fn advance(
+        &self,
+        queue: &Entered<'_, P>,
+        change: impl Fn(Count) -> Count,
+        fair: bool,
+    ) -> Wakes {
+        loop {
+            let count = self.count();
+            let plan = Self::plan(queue, change(count), fair);
+            // (R2) Release pairs with the Acquire of who takes or grants it
+            // next; Acquire, on behalf of those granted it here.
+            if self.exchange(count, plan.count, AcqRel) {
+                self.carry_out(queue, &plan);
+                return plan.wakes;
+            }
+        }
+    }
+
+    /// Who of the queue is to be let in or woken with this count.
+    fn plan(queue: &Entered<'_, P>, count: Count, fair: bool) -> Plan {
+        let Some((first, kind)) = Self::first(queue) else {
+            let count = count.without(OF_WAITERS);
+            return Plan {
+                count,
+                wakes: Wakes::None,
+            };
+        };
+        match kind {
+            Kind::Write if count.is_free() && !fair && !count.has(HANDOFF) => Plan {
+                count: count.with(SPINNER), // it looks before it sleeps again
+                wakes: Wakes::First(first),
+            },
+            Kind::Write if count.is_free() => {
+                Self::grant_one(queue, count.without(SPINNER), first, kind, Event::HandedOff)
+            }
+            Kind::Upgrade if count.may_upgrade() => {
+                Self::grant_one(queue, count, first, kind, Event::Upgraded)
+            }
+            Kind::Read | Kind::Upgradable if !count.has(WRITER) => Self::grant(queue, count),
+            _ => Plan {
+                count,
+                wakes: Wakes::None,
+            },
+        }
+    }
+
+    fn first(queue: &Entered<'_, P>) -> Option<(TaskId, Kind)> {
+        let first = queue.first()?;
+        Some((first, P::task(first).rwsem.kind()?))
+    }
+
+    fn grant_one(
+        queue: &Entered<'_, P>,
+        count: Count,
+        first: TaskId,
+        kind: Kind,
+        event: Event,
+    ) -> Plan {
+        let left = if queue.after(first).is_some() {
+            HANDOFF
+        } else {
+            OF_WAITERS
+        };
+        Plan {
+            count: count.entered(kind).without(left),
+            wakes: Wakes::Granted(Chain::of(first), event),
+        }
+    }
+
+    /// Lets in the readers, wherever they stand, and one upgradable reader if
+    /// there is none.
+    fn grant(queue: &Entered<'_, P>, mut count: Count) -> Plan {
+        let mut chain: Option<Chain> = None;
+        let (mut room, mut somebody_stays) = (MAX_BATCH, false);
+        let mut next = queue.first();
+        while let Some(task) = next {
+            next = queue.after(task);
+            let Some(entered) = Self::joined(count, task) else {
+                somebody_stays = true;
+                continue;
+            };
+            if room == 0 {
+                somebody_stays = true;
+                chain
+                    .iter_mut()
+                    .for_each(|chain| chain.tell_last = GRANTED_AND_MORE);
+                break;
+            }
+            count = entered;
+            room -= 1;
+            match &mut chain {
+                Some(chain) => chain.append::<P>(task),
+                None => chain = Some(Chain::of(task)),
+            }
+        }
+        let Some(chain) = chain else {
+            return Plan {
+                count,
+                wakes: Wakes::None,
+            };
+        };
+        let is_first = queue.first() == Some(chain.first);
+        let left = match (somebody_stays, is_first) {
+            (false, _) => OF_WAITERS,
+            (true, true) => HANDOFF,
+            (true, false) => 0,
+        };
+        Plan {
+            count: count.without(left),
+            wakes: Wakes::Granted(chain, Event::ReadersGranted),
+        }
+    }
+
+    /// The count with `task` as one more reader, if it is one that may join.
+    fn joined(count: Count, task: TaskId) -> Option<Count> {
+        let kind = P::task(task).rwsem.kind()?;
+        let joins = match kind {
+            Kind::Read => true,
+            Kind::Upgradable => !count.has(UPGRADABLE),
+            Kind::Write | Kind::Upgrade => false,
+        };
+        joins
+            .then(|| count.entered(kind))
+            .filter(|count| !count.has(OVERFLOW))
+    }
+
+    /// Takes those that were let in out of the queue, and tells spinners.
+    fn carry_out(&self, queue: &Entered<'_, P>, plan: &Plan) {
+        let Wakes::Granted(chain, _) = plan.wakes else {
+            return;
+        };
+        let mut next = Some(chain.first);
+        while let Some(task) = next {
+            next = chain.after::<P>(task);
+            Self::unqueue(queue, task);
+        }
+        if plan.count.has(WRITER) {
+            self.set_owner(chain.first);
+        } else {
+            self.owner.store(READERS, Relaxed); // a hint
+        }
+    }
+}

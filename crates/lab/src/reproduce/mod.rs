@@ -1,0 +1,83 @@
+//! `lockyard reproduce`: the seeds' experiments, on their simulated machines.
+//!
+//! Each experiment is a module with a function that runs it: what it measures,
+//! what the paper says of it, and how far the two agree. Nothing in a machine
+//! is fitted to a paper's result, and no paper's result is an input.
+
+mod pairs;
+mod seed001;
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::{failure::Failure, values};
+
+/// Run a seed's experiment, simulated, and hold it against its paper
+///
+/// Runs what a paper measured before and after its change on a simulation of
+/// its machine, prints the results beside the paper's, and says whether they
+/// agree: in direction first, then in size. The machine is not fitted to any
+/// result. Seeds differ in the machine's jitter; the same command gives the
+/// same output. The verdict is a result: whatever it says, the exit status is 0
+/// when the runs were made.
+#[derive(clap::Args)]
+#[command(override_usage = "lockyard reproduce [OPTIONS] <EXPERIMENT>")]
+pub struct Args {
+    /// The experiment, by its seed: 001 (spinners in a mutex's queue wait for
+    /// events instead of polling)
+    #[arg(value_parser = experiment)]
+    experiment: Option<Experiment>,
+
+    /// Simulated seconds of a run; what is varied beside the experiment itself
+    /// runs for two fifths of that
+    #[arg(long, value_name = "S", default_value = "0.05", value_parser = values::seconds)]
+    #[arg(allow_negative_numbers = true)]
+    seconds: Duration,
+
+    /// Seeds, from 1 on: each runs everything once
+    #[arg(long, value_name = "N", default_value = "3", value_parser = seeds)]
+    #[arg(allow_negative_numbers = true)]
+    seeds: u32,
+
+    /// Print one JSON object per row, and one with the verdict
+    #[arg(long)]
+    json: bool,
+}
+
+/// An experiment that can be run.
+#[derive(Clone, Copy, ValueEnum)]
+enum Experiment {
+    #[value(name = "001")]
+    Seed001,
+}
+
+/// Runs the experiment.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    match args.experiment {
+        Some(Experiment::Seed001) => seed001::run(args),
+        None => Err(Failure::Usage(format!("no experiment: use {}", names()))),
+    }
+}
+
+fn experiment(text: &str) -> Result<Experiment, String> {
+    let refused = |_| format!("no such experiment: use {}", names());
+    Experiment::from_str(text, false).map_err(refused)
+}
+
+fn names() -> String {
+    let all = Experiment::value_variants().iter();
+    let names: Vec<String> = all
+        .filter_map(|one| Some(one.to_possible_value()?.get_name().to_owned()))
+        .collect();
+    match &names[..] {
+        [one] => one.clone(),
+        all => format!("one of {}", all.join(", ")),
+    }
+}
+
+/// A number of seeds. One alone has no deviation.
+fn seeds(text: &str) -> Result<u32, String> {
+    let n = values::runs(text).ok().filter(|&n| n >= 2);
+    n.ok_or_else(|| "use a whole number from 2 to 1000".into())
+}

@@ -1,0 +1,204 @@
+//! `lockyard reproduce`: a seed's experiment beside its paper.
+
+use std::io::{BufRead, BufReader, Read};
+
+use serde_json::Value;
+
+use crate::{
+    json, keys,
+    signals::{interrupt, start},
+    stdout,
+    usage::refused,
+};
+
+/// A millisecond a run: what comes out means nothing, but comes out.
+const TINY: [&str; 6] = ["reproduce", "001", "--seconds", "0.001", "--seeds", "2"];
+
+const ROW: [&str; 13] = [
+    "type",
+    "experiment",
+    "threads_per_core",
+    "threads",
+    "load",
+    "gap",
+    "seconds",
+    "seeds",
+    "before",
+    "after",
+    "effect",
+    "effect_sd",
+    "share_effect",
+];
+
+const SIDE: [&str; 7] = [
+    "lock",
+    "rate_kops",
+    "ops_min",
+    "ops_mean",
+    "ops_max",
+    "max_share",
+    "cost_ns",
+];
+
+fn number(object: &Value, key: &str) -> f64 {
+    let number = object[key].as_f64();
+    number.unwrap_or_else(|| panic!("{key} is no number in {object}"))
+}
+
+#[test]
+fn json_has_every_row_and_a_verdict_and_is_the_same_each_time() {
+    let args = [&TINY[..], &["--json"]].concat();
+    let out = stdout(&args);
+    assert_eq!(out, stdout(&args), "the same command, the same bytes");
+    let lines: Vec<&str> = out.lines().collect();
+    let (last, rows) = lines.split_last().expect("objects were printed");
+    let mut kinds = Vec::new();
+    for line in rows {
+        let row = json(line);
+        assert_eq!(fields(&row), sorted(&ROW), "{line}");
+        for (side, lock) in [("before", "mutex:poll"), ("after", "mutex")] {
+            let side = &row[side];
+            assert_eq!(fields(side), sorted(&SIDE), "{line}");
+            assert_eq!(side["lock"], lock);
+            let (rate, ops) = (&side["rate_kops"], &side["ops_mean"]);
+            let all = number(ops, "mean") * number(&row, "threads");
+            let kops = all / number(&row, "seconds") / 1e3;
+            let close = (kops - number(rate, "mean")).abs() <= 1e-3 * kops;
+            assert!(close && number(rate, "sd") >= 0.0, "{line}");
+            assert!(number(&side["ops_min"], "mean") <= number(&side["ops_max"], "mean"));
+            assert!(number(&side["cost_ns"], "spin") > 0.0, "{line}");
+        }
+        assert_eq!((&row["seeds"], &row["load"]), (&2.into(), &1.into()));
+        assert!(number(&row, "effect") > -1.0 && number(&row, "effect_sd") >= 0.0);
+        let of = ["type", "threads_per_core", "threads", "gap"].map(|key| row[key].to_string());
+        kinds.push(of.join(" "));
+    }
+    let expected = [
+        "\"experiment\" 4 224 0",
+        "\"smt\" 1 56 0",
+        "\"smt\" 2 112 0",
+        "\"smt\" 4 224 0",
+        "\"threads\" 4 14 0",
+        "\"threads\" 4 28 0",
+        "\"threads\" 4 56 0",
+        "\"threads\" 4 112 0",
+        "\"threads\" 4 224 0",
+        "\"gap\" 4 224 0",
+        "\"gap\" 4 224 10",
+        "\"gap\" 4 224 50",
+        "\"gap\" 4 224 200",
+    ];
+    assert_eq!(kinds, expected);
+
+    let verdict = json(last);
+    assert_eq!(keys(last)[..3], ["type", "experiment", "machine"]);
+    assert_eq!(
+        (
+            &verdict["type"],
+            &verdict["experiment"],
+            &verdict["machine"]
+        ),
+        (&"verdict".into(), &"001".into(), &"arm64-2s56c224t".into())
+    );
+    assert_eq!(
+        (&verdict["runs"], &verdict["runs_planned"]),
+        (&44.into(), &44.into())
+    );
+    let paper = &verdict["paper"];
+    assert_eq!(
+        (
+            number(paper, "effect"),
+            number(&paper["before"], "rate_kops")
+        ),
+        (0.2009, 2757.0)
+    );
+    let first = json(rows[0]);
+    let published = &verdict["published"];
+    assert_eq!(published["effect"], first["effect"]);
+    let (effect, sd) = (number(&first, "effect"), number(&first, "effect_sd"));
+    let direction = match effect {
+        effect if effect > sd => "rise",
+        effect if effect < -sd => "fall",
+        _ => "neither",
+    };
+    assert_eq!(published["direction"], direction);
+    assert_eq!(
+        published["size"].is_string(),
+        direction == "rise",
+        "{published}"
+    );
+    let gaps = verdict["gaps"].as_array().expect("a list");
+    let gaps: Vec<f64> = gaps.iter().map(|gap| number(gap, "gap")).collect();
+    assert_eq!(gaps, [0.0, 10.0, 50.0, 200.0]);
+}
+
+fn fields(object: &Value) -> Vec<String> {
+    let object = object.as_object().expect("an object");
+    let mut names: Vec<String> = object.keys().cloned().collect();
+    names.sort();
+    names
+}
+
+fn sorted(names: &[&str]) -> Vec<String> {
+    let mut names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn text_stands_beside_the_paper_and_fits_into_100_columns() {
+    let out = stdout(&TINY);
+    assert!(out.starts_with("Seed 001, "), "{out}");
+    for part in [
+        "\n44 runs: seeds 1 to 2; 0.001 s each, 0.0004 s where something is varied\n",
+        "2,757      3,311  +20.1 %\n",
+        "123,143    147,836",
+        "-38.5 %\n",
+        "The paper's runs last 10 s and these 0.001 s: counts of operations are not scaled.",
+        "An operation ends every ",
+        "\nthreads/core ",
+        "\nthreads ",
+        "\ngap ",
+        "\nAt the published setting ",
+        "\nOf 4 gaps the paper's effect appears ",
+    ] {
+        assert!(out.contains(part), "no {part:?} in {out}");
+    }
+    let wide = out.lines().find(|line| line.chars().count() > 100);
+    assert_eq!(wide, None, "{out}");
+}
+
+#[test]
+fn an_interrupt_ends_it_with_what_was_measured() {
+    let mut child = start(&["reproduce", "001", "--seconds", "86400"]);
+    let mut out = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+    let mut text = String::new();
+    // The last line of the header stands before the runs.
+    while !text.contains("66 runs: ") {
+        out.read_line(&mut text).expect("a line is read");
+    }
+    interrupt(&child);
+    out.read_to_string(&mut text).expect("the rest is read");
+    let output = child.wait_with_output().expect("the command ends");
+    assert_eq!(output.status.code(), Some(0));
+    let none = "No verdict on the published setting: 0 of 66 runs were made.\n\
+                No verdict over the gaps: 0 of 4 were measured.\n";
+    assert!(text.ends_with(none), "{text}");
+}
+
+#[test]
+fn bad_input_gets_one_line() {
+    for (args, names) in [
+        ("", ["no experiment", "use 001"]),
+        ("002", ["'002': no such experiment", "use 001"]),
+        ("001 --seeds 1", ["--seeds '1'", "from 2 to 1000"]),
+        ("001 --seconds 0", ["--seconds '0'", "from 0.001 to 86400"]),
+        ("001 --machine x", ["'--machine' is not a flag", "--seeds"]),
+    ] {
+        let all = ["reproduce"].into_iter().chain(args.split_whitespace());
+        let line = refused(&all.collect::<Vec<_>>());
+        for name in names {
+            assert!(line.contains(name), "no {name:?} in {line}");
+        }
+    }
+}

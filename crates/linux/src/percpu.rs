@@ -1,0 +1,301 @@
+//! Counters with a part for each CPU, as a lock needs to count its readers.
+//!
+//! The parts of a counter lie at the same place in as many rows; a row belongs to a
+//! CPU, which has the parts of many counters in a line of its own. A counter takes
+//! a place when it is first used, and gives it back when it is dropped.
+//!
+//! A CPU adds to its row by a restartable sequence, without an atomic instruction:
+//! so nobody else may write to it. Threads that have no such sequences add to rows
+//! of their own, atomically.
+
+use std::{
+    fs, ptr,
+    sync::atomic::{
+        AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+use lockyard_core::TaskId;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+
+use crate::rseq;
+
+/// A row has `1 << ROW_SHIFT` bytes. It is a part of the sequences in `arch`.
+pub const ROW_SHIFT: u32 = 16;
+
+/// Counters with parts in the same mapping.
+const PLACES: u32 = (1 << ROW_SHIFT) / size_of::<AtomicU32>() as u32;
+
+/// Rows for threads without restartable sequences.
+const SHARED_ROWS: usize = 8;
+
+/// More CPUs than a Linux kernel can be built for, for want of better knowledge.
+const MANY_CPUS: usize = 8192;
+
+/// The mappings, each of a row for every CPU, and then the shared ones.
+static MAPPINGS: [AtomicPtr<AtomicU32>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
+
+/// The next place that no counter has had. The first stays empty: a number of 0 is
+/// the end of a list.
+static FRESH: AtomicU32 = AtomicU32::new(1);
+/// The free places, as the free task numbers: the first in the low half, a count of
+/// changes above. A free place has the number of the next one in its first row.
+static FREE: AtomicU64 = AtomicU64::new(0);
+
+/// A counter. Zero bytes are one that was never used.
+#[derive(Debug)]
+pub struct Counter {
+    /// Its part in the first row; null as long as it has no place.
+    first: AtomicPtr<AtomicU32>,
+}
+
+/// The place of a counter: its part in the first row.
+#[derive(Clone, Copy)]
+pub struct Place(*const AtomicU32);
+
+impl Counter {
+    /// A counter that was never used.
+    pub const fn new() -> Self {
+        Self {
+            first: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// [`lockyard_core::PerCpu::add_if`].
+    #[inline(always)]
+    pub fn add_if(&self, delta: u32, guard: &AtomicU32, expected: u32) -> bool {
+        // (N1) Acquire pairs with the Release of who took the place: it is zero.
+        match self.first.load(Acquire) {
+            first if first.is_null() => self.take_place(),
+            first => rseq::add_if(Place(first), delta, guard, expected),
+        }
+    }
+
+    /// [`lockyard_core::PerCpu::sum`].
+    pub fn sum(&self) -> u32 {
+        let first = self.first.load(Acquire); // (N1)
+        if first.is_null() {
+            return 0;
+        }
+        let parts = Place(first).parts().map(|part| part.load(Acquire)); // the caller's pair
+        parts.fold(0, u32::wrapping_add)
+    }
+
+    /// Takes a place, if no other thread is faster. `false`: nothing was added.
+    #[cold]
+    fn take_place(&self) -> bool {
+        let mine = reuse().unwrap_or_else(fresh);
+        // (N1) Release pairs with the Acquire of who finds the place.
+        let taken = self.first.compare_exchange(
+            ptr::null_mut(),
+            place(mine).0.cast_mut(),
+            Release,
+            Relaxed,
+        );
+        if taken.is_err() {
+            release(mine);
+        }
+        false
+    }
+}
+
+impl Drop for Counter {
+    /// Nobody uses the counter any more: every addition came before.
+    fn drop(&mut self) {
+        let first = *self.first.get_mut();
+        if first.is_null() {
+            return;
+        }
+        for part in Place(first).parts() {
+            // What was never written to is not to take memory now.
+            if part.load(Relaxed) != 0 {
+                part.store(0, Relaxed); // published with the place
+            }
+        }
+        release(number(first));
+    }
+}
+
+impl Place {
+    /// The address of the part in the first row.
+    #[inline(always)]
+    pub fn first(self) -> *const AtomicU32 {
+        self.0
+    }
+
+    fn part(self, row: usize) -> &'static AtomicU32 {
+        // SAFETY: `place` made the pointer, into a mapping of `rows()` rows, each of
+        // `1 << ROW_SHIFT` bytes, which is never unmapped, and `row` is one of them.
+        // Zeroed or not, its words are valid.
+        unsafe { &*self.0.byte_add(row << ROW_SHIFT) }
+    }
+
+    fn parts(self) -> impl Iterator<Item = &'static AtomicU32> {
+        (0..rows()).map(move |row| self.part(row))
+    }
+
+    /// The part for a thread that has no restartable sequences.
+    pub fn shared(self, task: TaskId) -> &'static AtomicU32 {
+        self.part(cpus() + task.number() as usize % SHARED_ROWS)
+    }
+}
+
+/// How many CPUs there are or may be plugged in: more than any number of one.
+fn cpus() -> usize {
+    static CPUS: AtomicUsize = AtomicUsize::new(0);
+    match CPUS.load(Relaxed) {
+        0 => {
+            // All who come first find the same, and nobody waits, also not after a fork.
+            let possible = fs::read_to_string("/sys/devices/system/cpu/possible");
+            let known = possible.ok().and_then(|list| after_last(&list));
+            let cpus = known.unwrap_or(MANY_CPUS);
+            CPUS.store(cpus, Relaxed); // whoever reads it
+            cpus
+        }
+        known => known,
+    }
+}
+
+/// The number behind the last of a list such as `0-3,8-11`.
+fn after_last(list: &str) -> Option<usize> {
+    let numbers = list.trim().split([',', '-']).map(str::parse::<usize>);
+    let last = numbers
+        .collect::<Result<Vec<_>, _>>()
+        .ok()?
+        .into_iter()
+        .max()?;
+    Some(last + 1)
+}
+
+fn rows() -> usize {
+    cpus() + SHARED_ROWS
+}
+
+fn place(number: u32) -> Place {
+    let first = MAPPINGS[(number / PLACES) as usize].load(Acquire); // (N2)
+    // SAFETY: a number exists only after `fresh` has mapped this, and the first row
+    // has `PLACES` words.
+    Place(unsafe { first.add((number % PLACES) as usize) })
+}
+
+/// The number of the place whose part in the first row this is.
+fn number(first: *const AtomicU32) -> u32 {
+    let offset = |mapping: &AtomicPtr<AtomicU32>| {
+        let bytes = first.addr().wrapping_sub(mapping.load(Acquire).addr()); // (N2)
+        (bytes < 1 << ROW_SHIFT).then_some(bytes / size_of::<AtomicU32>())
+    };
+    let mut mappings = (0..).zip(&MAPPINGS);
+    mappings
+        .find_map(|(index, mapping)| Some(index * PLACES + offset(mapping)? as u32))
+        .expect("a place is in a mapping")
+}
+
+/// A place from the list of free ones, with all its parts zero.
+fn reuse() -> Option<u32> {
+    let mut list = FREE.load(Acquire); // (N3) pairs with release's Release
+    loop {
+        let number = list as u32;
+        if number == 0 {
+            return None;
+        }
+        let link = place(number).part(0);
+        let next = link.load(Relaxed); // of a place in use, it fails the exchange
+        let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(next);
+        match FREE.compare_exchange(list, changed, Acquire, Acquire) {
+            Ok(_) => {
+                link.store(0, Relaxed); // published with the place (N1)
+                return Some(number);
+            }
+            Err(now) => list = now,
+        }
+    }
+}
+
+/// Puts a place, whose parts are zero, into the list of free ones.
+fn release(number: u32) {
+    let link = place(number).part(0);
+    let mut list = FREE.load(Relaxed); // checked by the exchange
+    loop {
+        link.store(list as u32, Relaxed); // published by the exchange
+        let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(number);
+        // (N3) Release pairs with reuse's Acquire.
+        match FREE.compare_exchange(list, changed, Release, Relaxed) {
+            Ok(_) => return,
+            Err(now) => list = now,
+        }
+    }
+}
+
+/// A place that no counter has had.
+fn fresh() -> u32 {
+    let number = FRESH.fetch_add(1, Relaxed);
+    let index = (number / PLACES) as usize;
+    assert!(
+        index < MAPPINGS.len(),
+        "more than {} locks with per-CPU counters",
+        MAPPINGS.len() * PLACES as usize
+    );
+    map(&MAPPINGS[index]);
+    number
+}
+
+/// Maps the rows unless they are mapped already.
+fn map(mapping: &AtomicPtr<AtomicU32>) {
+    // (N2) Acquire pairs with the Release below: what another has mapped.
+    if !mapping.load(Acquire).is_null() {
+        return;
+    }
+    let bytes = rows() << ROW_SHIFT;
+    // SAFETY: a new private mapping at an address of the kernel's choice touches no
+    // other memory.
+    let mapped = unsafe {
+        mmap_anonymous(
+            ptr::null_mut(),
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    }
+    .expect("no memory for the counters of more locks");
+    // A huge page would hold the rows of many CPUs. A kernel without such has none
+    // to be advised about.
+    // SAFETY: the range is the mapping, and the advice does not change what is in it.
+    let _ = unsafe { madvise(mapped, bytes, Advice::LinuxNoHugepage) };
+    // (N2) Release and Acquire: the loser uses the winner's.
+    if mapping
+        .compare_exchange(ptr::null_mut(), mapped.cast(), AcqRel, Acquire)
+        .is_err()
+    {
+        // SAFETY: it was mapped above, by us, and nobody else has seen it.
+        unsafe { rustix::mm::munmap(mapped, bytes) }.expect("the mapping is ours");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_cpus_has_an_end() {
+        assert_eq!(after_last("0\n"), Some(1));
+        assert_eq!(after_last("0-63\n"), Some(64));
+        assert_eq!(after_last("0-3,8-11\n"), Some(12));
+        assert_eq!(after_last("\n"), None);
+        assert_eq!(after_last("0-x\n"), None);
+    }
+
+    #[test]
+    fn a_place_is_given_back_empty() {
+        let zero = AtomicU32::new(0);
+        for _ in 0..3 {
+            let counter = Counter::new();
+            while !counter.add_if(5, &zero, 0) {}
+            assert_eq!(counter.sum(), 5);
+            assert!(!counter.add_if(5, &zero, 1));
+        }
+        let again = Counter::new();
+        while !again.add_if(0, &zero, 0) {}
+        assert_eq!(again.sum(), 0);
+    }
+}
