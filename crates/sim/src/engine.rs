@@ -9,6 +9,7 @@
 //! memory is sequentially consistent, and the time is that of a store buffer.
 
 use fastrand::Rng;
+use fixedbitset::FixedBitSet;
 use lockyard_core::Event;
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     cache::{Access, Cache, LineId},
     machine::{Costs, Machine, Picos},
     pace::Pace,
-    scheduler::{CpuState, Fleet, Policy},
+    scheduler::{CpuState, Fleet, Policy, Spec},
     smt::CoreState,
     spin::Spin,
     timeline::{Names, Timeline},
@@ -75,6 +76,8 @@ pub(crate) struct Task {
     /// What is left of its step, when it was taken off its CPU.
     pub(crate) left: Pending,
     pub(crate) policy: Policy,
+    /// Where it may run, if not everywhere.
+    pub(crate) cpus: Option<FixedBitSet>,
     pub(crate) vruntime: Picos,
     pub(crate) token: bool,
     /// It is on the way into sleep.
@@ -95,14 +98,16 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    pub(crate) fn new(policy: Policy) -> Self {
+    pub(crate) fn new(spec: &Spec) -> Self {
+        let cpus = spec.cpus.iter().copied();
         Self {
             state: State::Ready,
             cpu: 0,
             generation: 0,
             pending: Pending::Nothing,
             left: Pending::Step(0),
-            policy,
+            policy: spec.policy,
+            cpus: (!spec.cpus.is_empty()).then(|| cpus.collect()),
             vruntime: 0,
             token: false,
             parking: false,
@@ -184,7 +189,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(machine: &Machine, seed: u64, policies: &[Policy], order: Order) -> Self {
+    pub(crate) fn new(machine: &Machine, seed: u64, specs: &[Spec], order: Order) -> Self {
         let topology = Topology::new(machine);
         let mut engine = Self {
             now: 0,
@@ -195,7 +200,7 @@ impl Engine {
             hypervisor: machine.hypervisor,
             agenda: Agenda::new(order),
             cache: Cache::new(Rng::with_seed(seed ^ 1)),
-            tasks: policies.iter().map(|&policy| Task::new(policy)).collect(),
+            tasks: specs.iter().map(Task::new).collect(),
             active: 0,
             looking: false,
             looked: Vec::new(),
@@ -207,7 +212,7 @@ impl Engine {
             most: u64::MAX,
             timeline: None,
             names: Names::default(),
-            unfinished: policies.len(),
+            unfinished: specs.len(),
         };
         engine.start();
         engine

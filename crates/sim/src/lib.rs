@@ -43,7 +43,7 @@ use lockyard_fiber::{Fiber, Stop};
 
 pub use engine::{SPENDINGS, Spending};
 pub use machine::{Costs, Hypervisor, Machine, Picos, Quota, Refused, UserSpace};
-pub use scheduler::Policy;
+pub use scheduler::{Policy, Spec};
 pub use schedules::Strategy;
 pub use timeline::Timeline;
 pub use world::{Sim, SimWord, name, note, now_ns, work};
@@ -125,14 +125,15 @@ impl Scenario {
     /// A task panics, or they do not end.
     ///
     /// # Panics
-    /// Inside a simulation, or without tasks.
+    /// Inside a simulation, without tasks, or when one may run on no CPU.
     pub fn simulate(
         &self,
-        policies: &[Policy],
+        tasks: &[impl Clone + Into<Spec>],
         until: Option<Until<'_>>,
         body: impl Fn(usize),
     ) -> Result<Stats, Failure> {
-        let mut engine = Engine::new(&self.machine, self.seed, policies, Order::Time);
+        let specs = specs(tasks);
+        let mut engine = Engine::new(&self.machine, self.seed, &specs, Order::Time);
         let end = until.as_ref().map_or(0, |until| until.time);
         if until.is_some() {
             engine.agenda.push(end, Happening::Stop);
@@ -152,13 +153,14 @@ impl Scenario {
     pub fn explore(
         &self,
         strategy: Strategy,
-        policies: &[Policy],
+        tasks: &[impl Clone + Into<Spec>],
         timeline: bool,
         body: impl Fn(usize),
     ) -> (Result<Stats, Failure>, Timeline) {
-        let schedule = Schedule::new(strategy, policies.len(), self.seed);
+        let specs = specs(tasks);
+        let schedule = Schedule::new(strategy, specs.len(), self.seed);
         let order = Order::Schedule(schedule);
-        let mut engine = Engine::new(&self.machine, self.seed, policies, order);
+        let mut engine = Engine::new(&self.machine, self.seed, &specs, order);
         engine.most = STEPS;
         if timeline {
             engine.timeline = Some(Timeline::default());
@@ -166,6 +168,10 @@ impl Scenario {
         }
         run(engine, None, body)
     }
+}
+
+fn specs(tasks: &[impl Clone + Into<Spec>]) -> Vec<Spec> {
+    tasks.iter().cloned().map(Into::into).collect()
 }
 
 fn run(

@@ -7,6 +7,18 @@ use std::cmp::Reverse;
 use crate::{agenda::TaskIndex, engine::Engine, topology::Cpu};
 
 impl Engine {
+    /// Whether the task's affinity lets it run there.
+    fn may_run(&self, task: TaskIndex, cpu: Cpu) -> bool {
+        let cpus = self.tasks[task].cpus.as_ref();
+        cpus.is_none_or(|cpus| cpus.contains(cpu))
+    }
+
+    /// The CPU on which a task starts: the first in `order` that it may run on.
+    pub(crate) fn first_cpu(&self, task: TaskIndex, mut order: impl Iterator<Item = Cpu>) -> Cpu {
+        let first = order.find(|&cpu| self.may_run(task, cpu));
+        first.expect("an affinity names a CPU of the machine")
+    }
+
     /// Where a woken task goes.
     pub(crate) fn place(&self, task: TaskIndex) -> Cpu {
         let last = self.tasks[task].cpu;
@@ -18,9 +30,11 @@ impl Engine {
         let cpus = self.topology.cpus_of(cores);
         if idle.contains_any_in_range(cpus.clone()) {
             let whole = |cpu: &Cpu| self.core_of(*cpu).activity == 0;
-            let mut free = cpus.filter(|cpu| idle.contains(*cpu));
+            let mut free = cpus.filter(|&cpu| idle.contains(cpu) && self.may_run(task, cpu));
             let some = free.clone().next();
-            return free.find(whole).or(some).unwrap_or(last);
+            if let Some(cpu) = free.find(whole).or(some) {
+                return cpu;
+            }
         }
         let priority = self.tasks[task].policy.priority();
         if priority == 0 {
@@ -31,7 +45,7 @@ impl Engine {
             let current = self.fleet.cpus[*cpu].current;
             current.map_or(0, |current| self.tasks[current].policy.priority())
         };
-        let all = 0..self.fleet.cpus.len();
+        let all = (0..self.fleet.cpus.len()).filter(|&cpu| self.may_run(task, cpu));
         let weakest = all.min_by_key(|cpu| (runs(cpu), *cpu != last));
         weakest.unwrap_or(last)
     }
@@ -39,7 +53,7 @@ impl Engine {
     /// A task from another CPU's queue, for one that has nothing to do.
     pub(crate) fn pull(&mut self, cpu: Cpu) -> Option<TaskIndex> {
         let from = self.crowded_near(cpu)?;
-        let task = self.pick(from)?;
+        let task = self.take_for(from, cpu)?;
         // It brings its claim along, relative to the others.
         let behind = self.tasks[task]
             .vruntime
@@ -48,14 +62,28 @@ impl Engine {
         Some(task)
     }
 
-    /// A CPU with a task in its queue: of the cluster, of the socket, of all.
+    /// Takes the first task out of a queue that may run on `to`.
+    fn take_for(&mut self, from: Cpu, to: Cpu) -> Option<TaskIndex> {
+        let task = self.first_for(from, to)?;
+        self.dequeue(from, task);
+        Some(task)
+    }
+
+    fn first_for(&self, from: Cpu, to: Cpu) -> Option<TaskIndex> {
+        let mut queued = self.queue(from);
+        queued.find(|&task| self.may_run(task, to))
+    }
+
+    /// A CPU with a task in its queue that may run on `cpu`: of the cluster, of
+    /// the socket, of all.
     fn crowded_near(&self, cpu: Cpu) -> Option<Cpu> {
         let core = self.topology.core(cpu);
         let crowded = &self.fleet.crowded;
         let first = |cores| {
             let mut cpus = self.topology.cpus_of(cores);
             let some = crowded.contains_any_in_range(cpus.clone());
-            some.then(|| cpus.find(|cpu| crowded.contains(*cpu)))?
+            let has = |from: &Cpu| crowded.contains(*from) && self.first_for(*from, cpu).is_some();
+            some.then(|| cpus.find(has))?
         };
         first(self.topology.cluster(core))
             .or_else(|| first(self.topology.socket(core)))
@@ -67,7 +95,8 @@ impl Engine {
         if self.fleet.cpus[cpu].queued() == 0 {
             return;
         }
-        let Some(idle) = self.fleet.idle.ones().next() else {
+        let mut idle = self.fleet.idle.ones();
+        let Some(idle) = idle.find(|&idle| self.first_for(cpu, idle).is_some()) else {
             self.even_out(cpu);
             return;
         };
@@ -83,7 +112,7 @@ impl Engine {
             .max_by_key(|&other| (self.fleet.cpus[other].queued(), Reverse(other)));
         let Some(other) = longest else { return };
         if self.fleet.cpus[other].queued() >= mine + 2
-            && let Some(task) = self.pick(other)
+            && let Some(task) = self.take_for(other, cpu)
         {
             self.enqueue(cpu, task);
         }

@@ -54,6 +54,22 @@ impl Policy {
     }
 }
 
+/// A task of a simulation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// Which class schedules it.
+    pub policy: Policy,
+    /// The CPUs that it may run on; all if there are none.
+    pub cpus: Vec<Cpu>,
+}
+
+impl From<Policy> for Spec {
+    fn from(policy: Policy) -> Self {
+        let cpus = Vec::new();
+        Self { policy, cpus }
+    }
+}
+
 /// A CPU.
 #[derive(Default)]
 pub(crate) struct CpuState {
@@ -122,14 +138,17 @@ impl Engine {
     pub(crate) fn start(&mut self) {
         let order = self.topology.spread();
         for task in 0..self.tasks.len() {
-            let cpu = order[task % order.len()];
+            let turn = task % order.len();
+            let cpu = self.first_cpu(task, order[turn..].iter().chain(&order).copied());
             self.tasks[task].cpu = cpu;
             // Threads that start together do not start at once.
             self.tasks[task].left = Pending::Step(self.dice.u64(0..self.costs.wake.max(1)));
             self.enqueue(cpu, task);
         }
-        for cpu in order.into_iter().take(self.tasks.len()) {
-            self.fill(cpu, 0);
+        for cpu in order {
+            if self.fleet.crowded.contains(cpu) {
+                self.fill(cpu, 0);
+            }
         }
         if let Some(quota) = self.quota {
             self.fleet.quota_left = quota.runtime;
@@ -214,6 +233,28 @@ impl Engine {
         let (vruntime, _, task) = queue.fair.pop_first()?;
         queue.min_vruntime = queue.min_vruntime.max(vruntime);
         Some(task)
+    }
+
+    /// The tasks in a queue that may run now, in their order.
+    pub(crate) fn queue(&self, cpu: Cpu) -> impl Iterator<Item = TaskIndex> {
+        let queue = &self.fleet.cpus[cpu];
+        let fair = queue.fair.iter().map(|&(_, _, task)| task);
+        let fair = fair.filter(|_| !self.fleet.throttled);
+        let real_time = queue.real_time.values().flatten().copied();
+        let all = real_time.chain(fair);
+        all.filter(|&task| self.tasks[task].state != State::Done)
+    }
+
+    /// Takes a task out of a queue.
+    pub(crate) fn dequeue(&mut self, cpu: Cpu, task: TaskIndex) {
+        let queue = &mut self.fleet.cpus[cpu];
+        queue.fair.retain(|&(_, _, other)| other != task);
+        for queue in queue.real_time.values_mut() {
+            queue.retain(|&other| other != task);
+        }
+        if queue.queued() == 0 {
+            self.fleet.crowded.set(cpu, false);
+        }
     }
 
     /// Gives the CPU, which is free, to whoever is next; after `latency`.

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 
 use lockyard_core::{Look, Ordering::*, Platform, Running, TaskId, Woken, Word};
 use lockyard_sim::{
-    Failure, Hypervisor, Machine, Policy, Quota, Scenario, Sim, SimWord, Spending, Strategy, Until,
-    UserSpace, name, now_ns, work,
+    Failure, Hypervisor, Machine, Policy, Quota, Scenario, Sim, SimWord, Spec, Spending, Strategy,
+    Until, UserSpace, name, now_ns, work,
 };
 
 const MS: u64 = 1_000_000_000;
@@ -34,7 +34,7 @@ fn task(number: usize) -> TaskId {
 }
 
 /// The units of work that each task gets done in so long.
-fn progress(machine: Machine, policies: &[Policy], time: u64) -> Vec<u64> {
+fn progress(machine: Machine, policies: &[impl Clone + Into<Spec>], time: u64) -> Vec<u64> {
     let stop = Cell::new(false);
     let done: Vec<Cell<u64>> = policies.iter().map(|_| Cell::new(0)).collect();
     let until = Until {
@@ -81,6 +81,19 @@ fn five_tasks_on_four_cpus_keep_all_of_them_busy() {
     let done = progress(machine(4, 1), &[Policy::Fair; 5], 200 * MS);
     within(done.iter().sum::<u64>() as f64, 4.0 * alone as f64, 0.02);
     assert!(done.iter().all(|&one| one > 0), "{done:?}");
+}
+
+#[test]
+fn tasks_stay_where_they_may_run() {
+    let on = |cpu| Spec {
+        policy: Policy::Fair,
+        cpus: vec![cpu],
+    };
+    let alone = progress(machine(1, 1), &[Policy::Fair], 200 * MS)[0];
+    let done = progress(machine(3, 1), &[on(1), on(1), on(2)], 200 * MS);
+    within((done[0] + done[1]) as f64, alone as f64, 0.02);
+    within(done[0] as f64, done[1] as f64, 0.2);
+    within(done[2] as f64, alone as f64, 0.02);
 }
 
 #[test]
