@@ -10,6 +10,7 @@ use std::{
 };
 
 use lockyard_core::{FOREVER, Look, Running, TaskId};
+use rustix::thread::{Pid, sched_getaffinity};
 
 use crate::{arch, clock, park, tasks};
 
@@ -56,9 +57,12 @@ thread_local! {
     };
 }
 
-/// Whether there is more than one CPU to run on.
-static PARALLEL: LazyLock<bool> =
-    LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1));
+/// Whether the process has more than one CPU to run on: its first thread, that
+/// is, for the one that asks may be bound to a single one.
+static PARALLEL: LazyLock<bool> = LazyLock::new(|| {
+    let process = Pid::from_raw(std::process::id().cast_signed());
+    sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
+});
 
 pub fn begin() {
     SPIN.with(|spin| {
