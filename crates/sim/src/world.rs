@@ -30,7 +30,7 @@ thread_local! {
 }
 
 /// The world of the simulated machine. Its tasks are those of
-/// [`simulate`](crate::simulate), numbered from 1 on.
+/// [`Scenario::simulate`](crate::Scenario::simulate), numbered from 1 on.
 pub struct Sim;
 
 /// A word of the simulated machine's memory. It lies where it does in this
