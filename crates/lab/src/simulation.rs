@@ -63,12 +63,18 @@ impl Simulation {
     }
 }
 
+/// The nanoseconds that threads spent for each operation, by [`Spending`].
+pub fn per_operation(spent: &[[Picos; SPENDINGS]], operations: u64) -> [f64; SPENDINGS] {
+    std::array::from_fn(|kind| {
+        let all: Picos = spent.iter().map(|task| task[kind]).sum();
+        nanos(all) / operations as f64
+    })
+}
+
 impl Cost {
     fn new(spent: &[[Picos; SPENDINGS]], operations: u64) -> Self {
-        let each = |spending: Spending| {
-            let all: Picos = spent.iter().map(|task| task[spending as usize]).sum();
-            rounded(nanos(all) / operations as f64, 1e3)
-        };
+        let costs = per_operation(spent, operations);
+        let each = |spending: Spending| rounded(costs[spending as usize], 1e3);
         Self {
             compute: each(Spending::Compute),
             cache: each(Spending::Cache),

@@ -3,17 +3,18 @@
 
 use std::time::Duration;
 
-use lockyard_sim::{Machine, Picos, SPENDINGS, Spending, Stats};
+use lockyard_sim::{Machine, SPENDINGS, Spending, Stats};
 use lockyard_torture::{interrupted, locktest::Config};
 use serde::Serialize;
 
 use crate::{
     failure::Failure,
     measure::{self, Measured},
-    place::{self, Place},
+    place::Place,
     record::rounded,
     registry::Entry,
     screen::Screen,
+    simulation::per_operation,
 };
 
 /// Where and how locktest runs.
@@ -49,19 +50,16 @@ pub struct Run {
 impl Run {
     /// From the operations of each thread, and of all in a second.
     fn new(ops: &[u64], rate: f64, stats: &Stats) -> Self {
-        let total = ops.iter().sum::<u64>() as f64;
+        let all: u64 = ops.iter().sum();
+        let total = all as f64;
         let min = ops.iter().copied().min().unwrap_or(0) as f64;
         let max = ops.iter().copied().max().unwrap_or(0) as f64;
-        let spent = |kind: usize| {
-            let all: Picos = stats.spent.iter().map(|task| task[kind]).sum();
-            place::nanos(all) / total
-        };
         let some = total > 0.0;
         Self {
             rate_kops: rate / 1e3,
             ops: [min, total / ops.len().max(1) as f64, max],
             max_share: some.then(|| max / total),
-            cost: some.then(|| std::array::from_fn(spent)),
+            cost: some.then(|| per_operation(&stats.spent, all)),
         }
     }
 }
