@@ -79,6 +79,9 @@ impl Models {
             .args(["--package", &format!("lockyard-{package}")])
             .args(["--message-format=json", "--target-dir"])
             .arg(tree.target())
+            // A variant differs little from the one before it.
+            .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true")
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
             .current_dir(tree.root())
             .output()
             .context("cannot start cargo")?;
