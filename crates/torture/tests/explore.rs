@@ -8,7 +8,7 @@ use lockyard_torture::{
 };
 
 /// Schedules of two, of three and of four tasks.
-const SCHEDULES: u64 = 3_000;
+const SCHEDULES: u64 = 1_500;
 
 fn survives<S: Subject>(name: &str) {
     let mut before = 0;
