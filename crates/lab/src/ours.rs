@@ -1,6 +1,10 @@
 //! Our locks as the workloads take them: the way their users call them.
 
-use lockyard_core::{Platform, RawMutex, osq::Wait};
+use lock_api::RawRwLock as Raw;
+use lockyard_core::{
+    Platform, RawMutex, RawPercpuRwLock, RawRwLock,
+    osq::{Event, Wait},
+};
 use lockyard_torture::Lock;
 
 /// `lockyard::Mutex` in the world `P`; `W` is how its spin queue waits.
@@ -14,6 +18,33 @@ impl<P: Platform, W: Wait<P>> Lock for Mutex<P, W> {
     #[inline]
     fn with<R>(&self, section: impl FnOnce() -> R) -> R {
         let _held = self.0.lock();
+        section()
+    }
+}
+
+/// `lockyard::RwLock` in the world `P`; `C` is when a waker looks for waiters.
+pub type RwLock<P, C> = ReadersWriters<RawRwLock<P, C, Event>>;
+
+/// `lockyard::PercpuRwLock` in the world `P`; `G` is whom a writer leaves it to.
+pub type PercpuRwLock<P, G> = ReadersWriters<RawPercpuRwLock<P, G>>;
+
+/// A lock for readers and writers.
+pub struct ReadersWriters<R>(lock_api::RwLock<R, ()>);
+
+impl<L: Raw + Send + Sync + 'static> Lock for ReadersWriters<L> {
+    fn new() -> Self {
+        Self(lock_api::RwLock::new(()))
+    }
+
+    #[inline]
+    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+        let _held = self.0.write();
+        section()
+    }
+
+    #[inline]
+    fn read<R>(&self, section: impl FnOnce() -> R) -> R {
+        let _held = self.0.read();
         section()
     }
 }

@@ -1,17 +1,25 @@
 //! Every lock that the lab knows, by name.
 
 use clap::builder::PossibleValuesParser;
-use lockyard_core::osq::{Event, Poll, Wait};
+use lockyard_core::{
+    osq::{Event, Poll, Wait},
+    percpu_rwsem::{Barging, Bounded, Grant, Handoff},
+    rwsem::{Lockless, Trylock, WakeCheck},
+};
 use lockyard_linux::Linux;
 use lockyard_rivals as rivals;
 use lockyard_sim::{Scenario, Sim, Stats};
 use lockyard_torture::{
-    Native, Simulated,
+    Lock, Native, Simulated,
     locktest::{self, Config, Report},
 };
 use serde::Serialize;
 
-use crate::{failure::Failure, ours::Mutex, values::World};
+use crate::{
+    failure::Failure,
+    ours::{Mutex, PercpuRwLock, RwLock},
+    values::World,
+};
 
 /// Our lock when none is named.
 pub const DEFAULT: &str = "mutex";
@@ -46,6 +54,8 @@ pub struct Entry {
     pub name: &'static str,
     /// Where it comes from.
     pub kind: Kind,
+    /// Whether readers share it.
+    pub shared: bool,
     /// The bytes that one lock takes, without what it protects.
     pub size: usize,
     /// What it is, in a line.
@@ -56,19 +66,38 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn mutex<W: Wait<Linux> + Wait<Sim>>(name: &'static str, about: &'static str) -> Self {
+    /// A lock of ours, which is `N` on this machine and `S` in the simulated
+    /// world.
+    fn ours<N: Lock, S: Lock>(name: &'static str, about: &'static str) -> Self {
         Self {
             name,
             kind: Kind::Ours,
-            size: size_of::<Mutex<Linux, W>>(),
+            shared: false,
+            size: size_of::<N>(),
             about,
             available: || Ok(()),
-            locktest: locktest::run::<Native, Mutex<Linux, W>>,
+            locktest: locktest::run::<Native, N>,
             simulate: Some(|scenario, config| {
-                Simulated::on(scenario, || {
-                    locktest::run::<Simulated, Mutex<Sim, W>>(config)
-                })
+                Simulated::on(scenario, || locktest::run::<Simulated, S>(config))
             }),
+        }
+    }
+
+    fn mutex<W: Wait<Linux> + Wait<Sim>>(name: &'static str, about: &'static str) -> Self {
+        Self::ours::<Mutex<Linux, W>, Mutex<Sim, W>>(name, about)
+    }
+
+    fn rwsem<C: WakeCheck>(name: &'static str, about: &'static str) -> Self {
+        Self {
+            shared: true,
+            ..Self::ours::<RwLock<Linux, C>, RwLock<Sim, C>>(name, about)
+        }
+    }
+
+    fn percpu<G: Grant>(name: &'static str, about: &'static str) -> Self {
+        Self {
+            shared: true,
+            ..Self::ours::<PercpuRwLock<Linux, G>, PercpuRwLock<Sim, G>>(name, about)
         }
     }
 
@@ -112,6 +141,7 @@ impl From<rivals::Entry> for Entry {
                 rivals::Kind::Rival => Kind::Rival,
                 rivals::Kind::Toy => Kind::Toy,
             },
+            shared: false,
             size: entry.size,
             about: entry.about,
             available: entry.available,
@@ -131,6 +161,26 @@ pub fn all() -> Vec<Entry> {
         Entry::mutex::<Poll>(
             "mutex:poll",
             "the same, but polling in its queue (before seed 001)",
+        ),
+        Entry::rwsem::<Lockless>(
+            "rwsem",
+            "for readers and writers; writers spin as the mutex does",
+        ),
+        Entry::rwsem::<Trylock>(
+            "rwsem:trylock",
+            "the same, but with the wake check of before seed 003",
+        ),
+        Entry::percpu::<Bounded>(
+            "percpu",
+            "for readers, who share nothing; they may overtake for 4 ms",
+        ),
+        Entry::percpu::<Barging>(
+            "percpu:barging",
+            "the same, but they may overtake for ever (seed 002)",
+        ),
+        Entry::percpu::<Handoff>(
+            "percpu:handoff",
+            "the same, but the waker takes it for the waiter (before seed 002)",
         ),
     ];
     let rivals = rivals::mutexes().into_iter().map(Entry::from);
@@ -175,12 +225,10 @@ pub fn named(names: &[String], world: World) -> Result<Vec<Entry>, Failure> {
 mod tests {
     use std::time::Duration;
 
-    use lockyard_core::Platform;
-    use lockyard_sim::Machine;
-    use lockyard_torture::Lock;
-
     use super::*;
     use crate::{measure, place::Place};
+    use lockyard_core::Platform;
+    use lockyard_sim::Machine;
 
     /// Lets everybody in.
     struct Open;
@@ -268,7 +316,19 @@ mod tests {
             .into_iter()
             .filter(|e| e.worlds().contains(&World::Sim));
         let names: Vec<_> = both.map(|entry| entry.name).collect();
-        let expected = ["mutex", "mutex:poll", "tas", "ticket", "mcs", "drepper"];
+        let expected = [
+            "mutex",
+            "mutex:poll",
+            "rwsem",
+            "rwsem:trylock",
+            "percpu",
+            "percpu:barging",
+            "percpu:handoff",
+            "tas",
+            "ticket",
+            "mcs",
+            "drepper",
+        ];
         assert_eq!(names, expected);
     }
 }

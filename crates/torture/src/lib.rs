@@ -17,12 +17,18 @@ use std::{
 
 use lockyard_core::Word;
 
-/// A mutual-exclusion lock under load.
+/// A lock under load.
 pub trait Lock: Send + Sync + 'static {
     /// An unlocked lock.
     fn new() -> Self;
-    /// Runs `section` while holding the lock.
+    /// Runs `section` while nobody else has the lock.
     fn with<R>(&self, section: impl FnOnce() -> R) -> R;
+    /// Runs `section` while nobody else has the lock, or, if it is one for
+    /// readers and writers, only readers have.
+    #[inline]
+    fn read<R>(&self, section: impl FnOnce() -> R) -> R {
+        self.with(section)
+    }
 }
 
 /// What a workload needs of its world besides the lock: tasks, time and work.

@@ -222,7 +222,7 @@ fn everyone(world: World) -> (Vec<Entry>, Vec<LeftOut>) {
     };
     let mut locks = Vec::new();
     let mut left_out = Vec::new();
-    for entry in registry::all() {
+    for entry in registry::all().into_iter().filter(|entry| !entry.shared) {
         let takes_part = entry.kind == others || entry.name == registry::DEFAULT;
         if !takes_part || !entry.worlds().contains(&world) {
             continue;
