@@ -6,6 +6,8 @@
 
 mod pairs;
 mod seed001;
+mod seed003;
+mod text;
 
 use std::time::Duration;
 
@@ -25,7 +27,8 @@ use crate::{failure::Failure, values};
 #[command(override_usage = "lockyard reproduce [OPTIONS] <EXPERIMENT>")]
 pub struct Args {
     /// The experiment, by its seed: 001 (spinners in a mutex's queue wait for
-    /// events instead of polling)
+    /// events instead of polling), 003 (an unlock of a rwsem leaves the queue to
+    /// a spinner)
     #[arg(value_parser = experiment)]
     experiment: Option<Experiment>,
 
@@ -50,12 +53,15 @@ pub struct Args {
 enum Experiment {
     #[value(name = "001")]
     Seed001,
+    #[value(name = "003")]
+    Seed003,
 }
 
 /// Runs the experiment.
 pub fn run(args: &Args) -> Result<(), Failure> {
     match args.experiment {
         Some(Experiment::Seed001) => seed001::run(args),
+        Some(Experiment::Seed003) => seed003::run(args),
         None => Err(Failure::Usage(format!("no experiment: use {}", names()))),
     }
 }

@@ -1,8 +1,9 @@
 //! Two locks, before and after a change, under the same load: what each seed
 //! says of the two, and what all seeds say together.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
+use lockyard_core::Event;
 use lockyard_sim::{Machine, SPENDINGS, Spending, Stats};
 use lockyard_torture::{interrupted, locktest::Config};
 use serde::Serialize;
@@ -45,6 +46,8 @@ pub struct Run {
     /// What all threads together spent for an operation, by [`Spending`], in
     /// nanoseconds.
     pub cost: Option<[f64; SPENDINGS]>,
+    /// How often the lock took each rare path, by [`Event`].
+    pub events: [u64; Event::ALL.len()],
 }
 
 impl Run {
@@ -60,6 +63,7 @@ impl Run {
             ops: [min, total / ops.len().max(1) as f64, max],
             max_share: some.then(|| max / total),
             cost: some.then(|| per_operation(&stats.spent, all)),
+            events: stats.events,
         }
     }
 }
@@ -235,6 +239,8 @@ pub struct Side {
     pub max_share: Option<Spread>,
     /// What an operation cost; null when none was made.
     pub cost_ns: Option<Cost>,
+    /// How often the lock took each of its rare paths in a run: the mean.
+    pub events: BTreeMap<String, f64>,
 }
 
 impl Side {
@@ -248,8 +254,21 @@ impl Side {
             ops_max: ops(2)?,
             max_share: Spread::of(runs.iter().map(|run| run.max_share), 1e6),
             cost_ns: Cost::of(runs),
+            events: events(runs),
         })
     }
+}
+
+/// The mean of each event that happened.
+fn events(runs: &[Run]) -> BTreeMap<String, f64> {
+    let mean = |event: Event| {
+        let all: u64 = runs.iter().map(|run| run.events[event as usize]).sum();
+        rounded(all as f64 / runs.len() as f64, 1e3)
+    };
+    let all = Event::ALL.into_iter().map(|event| (event, mean(event)));
+    all.filter(|(_, mean)| *mean > 0.0)
+        .map(|(event, mean)| (format!("{event:?}"), mean))
+        .collect()
 }
 
 /// A change relative to what was before.
@@ -297,6 +316,40 @@ pub enum Sign {
     Fall,
     /// No difference that exceeds the standard deviation.
     Neither,
+}
+
+/// How large an effect is beside the paper's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Size {
+    /// Less than half of it.
+    Smaller,
+    /// From half to twice.
+    Rough,
+    /// More than twice.
+    Larger,
+}
+
+impl Size {
+    /// Of a rise, between half of the paper's and twice as much; nothing of what
+    /// is no rise.
+    pub fn of_rise(effect: Effect, bounds: [f64; 2]) -> Option<Self> {
+        let risen = effect.effect.filter(|_| effect.sign() == Some(Sign::Rise));
+        risen.map(|effect| match effect {
+            effect if effect < bounds[0] => Self::Smaller,
+            effect if effect > bounds[1] => Self::Larger,
+            _ => Self::Rough,
+        })
+    }
+
+    /// The size in words.
+    pub fn sized(self) -> &'static str {
+        match self {
+            Self::Smaller => "less than half of the paper's",
+            Self::Rough => "from half to twice the paper's",
+            Self::Larger => "more than twice the paper's",
+        }
+    }
 }
 
 /// Both locks at a setting, over the seeds; `K` says what the row is for.
@@ -368,6 +421,7 @@ mod tests {
             ops: [0.0; 3],
             max_share: None,
             cost: None,
+            events: [0; _],
         };
         let rate = |pairs: &[(f64, f64)]| {
             let pair = |&(before, after)| Pair {

@@ -30,7 +30,7 @@ const ROW: [&str; 13] = [
     "share_effect",
 ];
 
-const SIDE: [&str; 7] = [
+const SIDE: [&str; 8] = [
     "lock",
     "rate_kops",
     "ops_min",
@@ -38,6 +38,7 @@ const SIDE: [&str; 7] = [
     "ops_max",
     "max_share",
     "cost_ns",
+    "events",
 ];
 
 fn number(object: &Value, key: &str) -> f64 {
@@ -169,6 +170,49 @@ fn text_stands_beside_the_paper_and_fits_into_100_columns() {
 }
 
 #[test]
+fn the_wake_check_of_rwsem_is_varied_beside_its_paper() {
+    let tiny = ["reproduce", "003", "--seconds", "0.001", "--seeds", "2"];
+    let out = stdout(&[&tiny[..], &["--json"]].concat());
+    let lines: Vec<&str> = out.lines().collect();
+    let (last, rows) = lines.split_last().expect("objects were printed");
+    let mut kinds = Vec::new();
+    for line in rows {
+        let row = json(line);
+        assert_eq!(fields(&row), sorted(&ROW), "{line}");
+        assert_eq!(row["before"]["lock"], "rwsem:trylock");
+        assert_eq!(row["after"]["lock"], "rwsem");
+        assert!(number(&row["after"]["rate_kops"], "mean") > 0.0);
+        let of = ["type", "threads", "load", "gap"].map(|key| row[key].to_string());
+        kinds.push(of.join(" ").replace('"', ""));
+    }
+    let expected = [
+        "experiment 36 1 0",
+        "threads 9 1 0",
+        "threads 18 1 0",
+        "threads 36 1 0",
+        "threads 72 1 0",
+        "threads 144 1 0",
+        "load 36 1 0",
+        "load 36 50 0",
+        "load 36 500 0",
+        "gap 36 1 0",
+        "gap 36 1 50",
+        "gap 36 1 500",
+    ];
+    assert_eq!(kinds, expected);
+    let verdict = json(last);
+    assert_eq!(verdict["paper_kops"], serde_json::json!([4923.0, 5136.0]));
+    assert_eq!(verdict["published"]["effect"], json(rows[0])["effect"]);
+    let varied = verdict["varied"].as_array().expect("a list");
+    assert_eq!(varied.len(), 11);
+
+    let text = stdout(&tiny);
+    assert!(text.starts_with("Seed 003, ") && text.contains("4,923  5,136  +4.3 %\n"));
+    let wide = text.lines().find(|line| line.chars().count() > 100);
+    assert_eq!(wide, None, "{text}");
+}
+
+#[test]
 fn an_interrupt_ends_it_with_what_was_measured() {
     let mut child = start(&["reproduce", "001", "--seconds", "86400"]);
     let mut out = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
@@ -189,8 +233,8 @@ fn an_interrupt_ends_it_with_what_was_measured() {
 #[test]
 fn bad_input_gets_one_line() {
     for (args, names) in [
-        ("", ["no experiment", "use 001"]),
-        ("002", ["'002': no such experiment", "use 001"]),
+        ("", ["no experiment", "use one of 001, 003"]),
+        ("999", ["'999': no such experiment", "use one of 001, 003"]),
         ("001 --seeds 1", ["--seeds '1'", "from 2 to 1000"]),
         ("001 --seconds 0", ["--seconds '0'", "from 0.001 to 86400"]),
         ("001 --machine x", ["'--machine' is not a flag", "--seeds"]),

@@ -4,9 +4,11 @@
 use lockyard_sim::Machine;
 
 use super::{
-    super::pairs::{Cost, Row, Side},
+    super::{
+        pairs::{Cost, Row, Side},
+        text::percent,
+    },
     Kind,
-    verdict::percent,
 };
 use crate::{format, place::nanos};
 

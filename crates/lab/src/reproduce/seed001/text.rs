@@ -1,20 +1,19 @@
 //! The results for people: tables beside the paper's, and sentences.
 
-use comfy_table::{Cell, CellAlignment};
+use comfy_table::Cell;
 
 use super::{
-    super::pairs::{Effect, Row, Side, Spread},
+    super::{
+        pairs::{Row, Side, Spread},
+        text::{costs, count, effect, percent, right, share, signed, whole, wrapped},
+    },
     Kind, LOAD, LOCKS, PAPER, PAPER_SECONDS, Plan, Published, explanation, paper_effect,
-    verdict::{Verdict, percent, signed},
+    verdict::Verdict,
 };
 use crate::{
-    format,
     place::{self, nanos},
     screen,
 };
-
-/// Text is no wider.
-const WIDTH: usize = 100;
 
 /// What is run.
 pub fn header(plan: &Plan) -> String {
@@ -153,20 +152,6 @@ fn experiment(row: &Row<Kind>) -> String {
 /// How a number of the paper is shown.
 type Show = fn(f64) -> String;
 
-/// Where the time of an operation goes.
-fn costs(row: &Row<Kind>) -> String {
-    let mut table = screen::table();
-    let names = ["compute", "cache", "spin", "sleep", "ready"];
-    let names = names.map(|name| right(format!("{name} ns")));
-    table.set_header([Cell::new("cost per operation")].into_iter().chain(names));
-    for (name, side) in [("before", &row.before), ("after", &row.after)] {
-        let Some(cost) = &side.cost_ns else { continue };
-        let cells = cost.all().map(|ns| right(tenths(ns)));
-        table.add_row([Cell::new(name)].into_iter().chain(cells));
-    }
-    format!("\n{}", screen::rendered(table))
-}
-
 /// A row for each setting.
 fn varied(kind: Kind, rows: &[&Row<Kind>]) -> String {
     let mut table = screen::table();
@@ -207,60 +192,4 @@ pub fn verdict(verdict: &Verdict) -> String {
     let sentences = verdict.sentences();
     let lines: String = sentences.iter().map(|said| wrapped(said)).collect();
     format!("\n{lines}")
-}
-
-fn right(text: impl ToString) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
-}
-
-fn whole(n: f64) -> String {
-    format::count(n.round() as u64)
-}
-
-/// A number with a decimal while that says something.
-fn tenths(n: f64) -> String {
-    if n < 99.95 {
-        format!("{n:.1}")
-    } else {
-        whole(n)
-    }
-}
-
-fn count(spread: Spread) -> String {
-    match spread.sd {
-        Some(sd) => format!("{} ± {}", whole(spread.mean), tenths(sd)),
-        None => whole(spread.mean),
-    }
-}
-
-fn share(side: &Side) -> String {
-    let mean = side.max_share.map(|share| percent(share.mean));
-    mean.unwrap_or_else(|| "-".into())
-}
-
-fn effect(effect: Effect) -> String {
-    match (effect.effect, effect.effect_sd) {
-        (Some(mean), Some(sd)) => format!("{:+.1} ± {:.1} %", 100.0 * mean, 100.0 * sd),
-        (Some(mean), None) => signed(mean),
-        _ => "-".into(),
-    }
-}
-
-/// A paragraph as lines.
-fn wrapped(text: &str) -> String {
-    let mut lines = String::new();
-    let mut line = 0;
-    for word in text.split(' ') {
-        let width = word.chars().count();
-        if line > 0 && line + 1 + width > WIDTH {
-            lines.push('\n');
-            line = 0;
-        } else if line > 0 {
-            lines.push(' ');
-            line += 1;
-        }
-        lines += word;
-        line += width;
-    }
-    lines + "\n"
 }

@@ -3,7 +3,10 @@
 use serde::Serialize;
 
 use super::{
-    super::pairs::{Effect, Row, Setting, Sign},
+    super::{
+        pairs::{Effect, Row, Setting, Sign, Size},
+        text::{percent, signed},
+    },
     Kind, NAME, PAPER, PAPER_SECONDS, Published, paper_effect,
 };
 use crate::record::rounded;
@@ -33,18 +36,6 @@ pub struct Paper {
     max_share_after: f64,
 }
 
-/// How large an effect is beside the paper's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Size {
-    /// Less than half of it.
-    Smaller,
-    /// From half to twice.
-    Rough,
-    /// More than twice.
-    Larger,
-}
-
 /// A setting, judged: it has the runs of all seeds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
@@ -69,12 +60,7 @@ pub struct Judged {
 impl Judged {
     fn new(row: &Row<Kind>, bounds: [f64; 2]) -> Self {
         let direction = row.effect.sign();
-        let risen = row.effect.effect.filter(|_| direction == Some(Sign::Rise));
-        let size = risen.map(|effect| match effect {
-            effect if effect < bounds[0] => Size::Smaller,
-            effect if effect > bounds[1] => Size::Larger,
-            _ => Size::Rough,
-        });
+        let size = Size::of_rise(row.effect, bounds);
         Self {
             setting: row.setting,
             effect: row.effect,
@@ -178,7 +164,7 @@ impl Verdict {
             (Some(Sign::Rise), Some(size)) => format!(
                 "{head} the paper's effect appears: the total rate rises by {by} (sd {sd}; \
                  {paper}). That is {}.",
-                sized(size)
+                size.sized()
             ),
             (Some(Sign::Fall), _) => format!(
                 "{head} the effect is reversed: the total rate falls by {by} (sd {sd}; {paper})."
@@ -260,24 +246,6 @@ impl Verdict {
     }
 }
 
-fn sized(size: Size) -> &'static str {
-    match size {
-        Size::Smaller => "less than half of the paper's",
-        Size::Rough => "from half to twice the paper's",
-        Size::Larger => "more than twice the paper's",
-    }
-}
-
-/// A share in percent.
-pub fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
-}
-
-/// A change in percent.
-pub fn signed(change: f64) -> String {
-    format!("{:+.1} %", 100.0 * change)
-}
-
 #[cfg(test)]
 mod tests {
     use lockyard_sim::Machine;
@@ -299,6 +267,7 @@ mod tests {
             ops: [1.0, 100.0, 22_400.0 * share],
             max_share: some.then_some(share),
             cost: some.then_some([compute, 80.0, 9_000.0, 0.0, 0.0]),
+            events: [0; _],
         }
     }
 
