@@ -96,9 +96,7 @@ const AFTER_TIDY: [Step; 5] = [
         env: Some(("RUSTDOCFLAGS", "-D warnings")),
         ..Step::cargo("doc --quiet --workspace --no-deps")
     },
-    Step::cargo(
-        "run --quiet --release -- locktest --lock mutex --threads 1,2 --seconds 0.1 --json",
-    ),
+    Step::cargo("run --quiet -- locktest --lock mutex --threads 1,2 --seconds 0.1 --json"),
     Step {
         env: None,
         program: "scripts/aarch64-test",
