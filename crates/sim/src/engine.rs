@@ -61,6 +61,8 @@ pub(crate) enum Pending {
     Step(Picos),
     /// Work that ends then, if the core's speed stays as it is.
     Work(Picos),
+    /// A wait that lasts until then, whether it is on a CPU or not.
+    Until(Picos),
     /// A spin that ends when somebody writes, or when its resumption comes.
     Spin,
 }
@@ -318,6 +320,9 @@ impl Engine {
             (Pending::Step(at), Pending::Step(left) | Pending::Work(left)) => {
                 self.resume_at(task, Pending::Step(at + left));
             }
+            (Pending::Step(at), Pending::Until(until)) => {
+                self.resume_at(task, Pending::Until(at.max(until)));
+            }
             _ => {
                 state.before = state.spending;
                 state.spend(Spending::Ready, now);
@@ -331,6 +336,7 @@ impl Engine {
         match pending {
             Pending::Nothing | Pending::Spin => Pending::Step(0),
             Pending::Step(at) => Pending::Step(at.saturating_sub(self.now)),
+            Pending::Until(at) => Pending::Until(at),
             Pending::Work(at) => {
                 let speed = self.core_of(self.tasks[task].cpu).speed;
                 Pending::Work(scaled(at.saturating_sub(self.now), speed))
@@ -343,6 +349,11 @@ impl Engine {
         let speed = self.core_of(self.tasks[self.active].cpu).speed;
         let until = self.now + scaled(alone, 1.0 / speed);
         self.step(Pending::Work(until), until, Spending::Compute)
+    }
+
+    /// The active task keeps its CPU busy until then.
+    pub(crate) fn busy_until(&mut self, until: Picos) -> bool {
+        self.step(Pending::Until(until), until, Spending::Compute)
     }
 
     /// The active task accesses a word. Whether the access has been made

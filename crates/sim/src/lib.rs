@@ -24,6 +24,7 @@
 
 mod agenda;
 mod cache;
+mod control;
 mod engine;
 mod machine;
 mod pace;
@@ -41,6 +42,7 @@ use std::fmt;
 use lockyard_core::Event;
 use lockyard_fiber::{Fiber, Stop};
 
+pub use control::{busy, confine, cpus, set_policy};
 pub use engine::{SPENDINGS, Spending};
 pub use machine::{Costs, Hypervisor, Machine, Picos, Quota, Refused, UserSpace};
 pub use scheduler::{Policy, Spec};

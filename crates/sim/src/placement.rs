@@ -8,7 +8,7 @@ use crate::{agenda::TaskIndex, engine::Engine, topology::Cpu};
 
 impl Engine {
     /// Whether the task's affinity lets it run there.
-    fn may_run(&self, task: TaskIndex, cpu: Cpu) -> bool {
+    pub(crate) fn may_run(&self, task: TaskIndex, cpu: Cpu) -> bool {
         let cpus = self.tasks[task].cpus.as_ref();
         cpus.is_none_or(|cpus| cpus.contains(cpu))
     }
@@ -23,7 +23,7 @@ impl Engine {
     pub(crate) fn place(&self, task: TaskIndex) -> Cpu {
         let last = self.tasks[task].cpu;
         let idle = &self.fleet.idle;
-        if idle.contains(last) {
+        if idle.contains(last) && self.may_run(task, last) {
             return last;
         }
         let cores = self.topology.cluster(self.topology.core(last));
@@ -37,15 +37,18 @@ impl Engine {
             }
         }
         let priority = self.tasks[task].policy.priority();
+        let all = (0..self.fleet.cpus.len()).filter(|&cpu| self.may_run(task, cpu));
         if priority == 0 {
-            return last;
+            let stays = self.may_run(task, last).then_some(last);
+            let shortest =
+                all.min_by_key(|&cpu| (!idle.contains(cpu), self.fleet.cpus[cpu].queued()));
+            return stays.or(shortest).unwrap_or(last);
         }
         // A real-time task goes where it can run.
         let runs = |cpu: &Cpu| {
             let current = self.fleet.cpus[*cpu].current;
             current.map_or(0, |current| self.tasks[current].policy.priority())
         };
-        let all = (0..self.fleet.cpus.len()).filter(|&cpu| self.may_run(task, cpu));
         let weakest = all.min_by_key(|cpu| (runs(cpu), *cpu != last));
         weakest.unwrap_or(last)
     }
@@ -54,12 +57,16 @@ impl Engine {
     pub(crate) fn pull(&mut self, cpu: Cpu) -> Option<TaskIndex> {
         let from = self.crowded_near(cpu)?;
         let task = self.take_for(from, cpu)?;
-        // It brings its claim along, relative to the others.
+        self.bring_claim(task, from, cpu);
+        Some(task)
+    }
+
+    /// A task that moves brings its claim along, relative to the others.
+    pub(crate) fn bring_claim(&mut self, task: TaskIndex, from: Cpu, to: Cpu) {
         let behind = self.tasks[task]
             .vruntime
             .saturating_sub(self.fleet.cpus[from].min_vruntime);
-        self.tasks[task].vruntime = self.fleet.cpus[cpu].min_vruntime + behind;
-        Some(task)
+        self.tasks[task].vruntime = self.fleet.cpus[to].min_vruntime + behind;
     }
 
     /// Takes the first task out of a queue that may run on `to`.

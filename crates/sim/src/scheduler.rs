@@ -75,7 +75,7 @@ impl From<Policy> for Spec {
 pub(crate) struct CpuState {
     pub(crate) current: Option<TaskIndex>,
     fair: BTreeSet<(Picos, u64, TaskIndex)>,
-    real_time: BTreeMap<Reverse<u8>, VecDeque<TaskIndex>>,
+    pub(crate) real_time: BTreeMap<Reverse<u8>, VecDeque<TaskIndex>>,
     pub(crate) min_vruntime: Picos,
     idle_since: Picos,
     /// When the current task got the CPU.
@@ -167,7 +167,7 @@ impl Engine {
         state.generation += 1;
         state.pending = pending;
         let generation = state.generation;
-        if let Pending::Step(at) | Pending::Work(at) = pending {
+        if let Pending::Step(at) | Pending::Work(at) | Pending::Until(at) = pending {
             self.agenda.push(at, Happening::Resume(task, generation));
         }
     }
@@ -293,6 +293,7 @@ impl Engine {
             Pending::Work(left) => {
                 Pending::Work(begin + scaled(left, 1.0 / self.core_of(cpu).speed))
             }
+            Pending::Until(until) => Pending::Until(until.max(begin)),
             Pending::Nothing | Pending::Spin => Pending::Step(begin),
         };
         self.resume_at(task, pending);
@@ -311,10 +312,16 @@ impl Engine {
     }
 
     /// Takes the current task off its CPU and puts it back into the queue.
-    fn preempt(&mut self, cpu: Cpu) {
-        let Some(task) = self.fleet.cpus[cpu].current else {
-            return;
-        };
+    pub(crate) fn preempt(&mut self, cpu: Cpu) {
+        if let Some(task) = self.fleet.cpus[cpu].current {
+            self.interrupt(cpu, task);
+            self.enqueue(cpu, task);
+            self.leave(cpu);
+        }
+    }
+
+    /// The current task of a CPU stops in the middle of what it does.
+    pub(crate) fn interrupt(&mut self, cpu: Cpu, task: TaskIndex) {
         let now = self.now;
         let left = self.rest(task, self.tasks[task].pending);
         self.account(cpu);
@@ -326,12 +333,10 @@ impl Engine {
         state.spend(Spending::Ready, now);
         state.spin.descheduled = true;
         self.note(task, |_| format!("is off CPU {cpu}, ready"));
-        self.enqueue(cpu, task);
-        self.leave(cpu);
     }
 
     /// Adds what the current task has run to its account.
-    fn account(&mut self, cpu: Cpu) {
+    pub(crate) fn account(&mut self, cpu: Cpu) {
         let now = self.now;
         let queue = &mut self.fleet.cpus[cpu];
         let ran = now.saturating_sub(queue.accounted);
@@ -354,9 +359,14 @@ impl Engine {
         state.before = Spending::Ready;
         state.off_since = now;
         state.left = Pending::Step(0);
-        let policy = state.policy;
         let cpu = self.place(task);
         self.note(task, |_| "is woken".into());
+        self.settle(cpu, task);
+    }
+
+    /// A ready task comes to a CPU: it runs there, or queues up.
+    pub(crate) fn settle(&mut self, cpu: Cpu, task: TaskIndex) {
+        let (now, policy) = (self.now, self.tasks[task].policy);
         if self.fleet.idle.contains(cpu) && !self.must_wait(policy) {
             let deep = now - self.fleet.cpus[cpu].idle_since >= self.costs.deep_after;
             let latency = match deep {
@@ -379,7 +389,8 @@ impl Engine {
         }
     }
 
-    fn must_wait(&self, policy: Policy) -> bool {
+    /// Whether a task of this policy may not run before the quota's next period.
+    pub(crate) fn must_wait(&self, policy: Policy) -> bool {
         policy == Policy::Fair && self.fleet.throttled
     }
 
@@ -503,6 +514,10 @@ impl Engine {
                 Pending::Spin => {
                     let end = self.now + hypervisor.steal_for;
                     self.resume_at(task, Pending::Step(end));
+                }
+                Pending::Until(at) => {
+                    let end = self.now + hypervisor.steal_for;
+                    self.resume_at(task, Pending::Until(at.max(end)));
                 }
                 Pending::Nothing => {}
             }

@@ -104,7 +104,7 @@ fn address<T>(object: &T) -> usize {
 }
 
 /// Does what takes time: `act` says whether that time has passed already.
-fn spend(act: impl FnOnce(&mut Engine) -> bool) {
+pub(crate) fn spend(act: impl FnOnce(&mut Engine) -> bool) {
     if ask(act) == Some(false) {
         fiber::pause();
     }
