@@ -53,14 +53,14 @@ impl Engine {
         let state = &mut self.tasks[task];
         state.policy = policy;
         // What it ran as a real-time task is not held against it.
-        state.vruntime = state.vruntime.max(queue.min_vruntime);
+        state.vruntime = state.vruntime.max(queue.min_vruntime(state.limited));
         let mut waiting = queue
             .real_time
             .iter()
             .filter(|(_, tasks)| !tasks.is_empty());
         let outranked = waiting.any(|(priority, _)| priority.0 > policy.priority());
         self.note(task, |_| format!("is {policy} now"));
-        if outranked || self.must_wait(policy) {
+        if outranked || self.must_wait(task) {
             self.preempt(cpu);
         }
     }

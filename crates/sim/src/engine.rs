@@ -80,6 +80,8 @@ pub(crate) struct Task {
     pub(crate) policy: Policy,
     /// Where it may run, if not everywhere.
     pub(crate) cpus: Option<FixedBitSet>,
+    /// The machine's quota limits it.
+    pub(crate) limited: bool,
     pub(crate) vruntime: Picos,
     pub(crate) token: bool,
     /// It is on the way into sleep.
@@ -100,7 +102,7 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    pub(crate) fn new(spec: &Spec) -> Self {
+    pub(crate) fn new(spec: &Spec, quota: bool) -> Self {
         let cpus = spec.cpus.iter().copied();
         Self {
             state: State::Ready,
@@ -110,6 +112,7 @@ impl Task {
             left: Pending::Step(0),
             policy: spec.policy,
             cpus: (!spec.cpus.is_empty()).then(|| cpus.collect()),
+            limited: spec.limited && quota,
             vruntime: 0,
             token: false,
             parking: false,
@@ -202,7 +205,10 @@ impl Engine {
             hypervisor: machine.hypervisor,
             agenda: Agenda::new(order),
             cache: Cache::new(Rng::with_seed(seed ^ 1)),
-            tasks: specs.iter().map(Task::new).collect(),
+            tasks: specs
+                .iter()
+                .map(|spec| Task::new(spec, machine.quota.is_some()))
+                .collect(),
             active: 0,
             looking: false,
             looked: Vec::new(),

@@ -138,7 +138,7 @@ pub struct Machine {
     pub threads_per_core: usize,
     /// Every time and share.
     pub costs: Costs,
-    /// A limit to the CPU time of all tasks together.
+    /// A limit to the CPU time of all tasks together that it is for.
     pub quota: Option<Quota>,
     /// A hypervisor that takes CPUs away.
     pub hypervisor: Option<Hypervisor>,

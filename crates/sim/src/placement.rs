@@ -63,10 +63,10 @@ impl Engine {
 
     /// A task that moves brings its claim along, relative to the others.
     pub(crate) fn bring_claim(&mut self, task: TaskIndex, from: Cpu, to: Cpu) {
-        let behind = self.tasks[task]
-            .vruntime
-            .saturating_sub(self.fleet.cpus[from].min_vruntime);
-        self.tasks[task].vruntime = self.fleet.cpus[to].min_vruntime + behind;
+        let limited = self.tasks[task].limited;
+        let [from, to] = [from, to].map(|cpu| self.fleet.cpus[cpu].min_vruntime(limited));
+        let behind = self.tasks[task].vruntime.saturating_sub(from);
+        self.tasks[task].vruntime = to + behind;
     }
 
     /// Takes the first task out of a queue that may run on `to`.

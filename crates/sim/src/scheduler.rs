@@ -3,7 +3,8 @@
 //!
 //! After Linux, with one weight for all fair tasks: the one that has run least
 //! comes first, and runs until its slice is over; a tick notices that. A woken
-//! task does not cut the slice of a fair one short.
+//! task does not cut the slice of a fair one short. Those that a quota limits are
+//! a group, which has on each CPU the weight of one task beside the others.
 
 use std::{
     cmp::Reverse,
@@ -15,7 +16,7 @@ use fixedbitset::FixedBitSet;
 
 use crate::{
     agenda::{Happening, TaskIndex},
-    engine::{Engine, Pending, Spending, State, scaled},
+    engine::{Engine, Pending, Spending, State, Task, scaled},
     machine::{Costs, Picos},
     smt::CoreState,
     topology::{Cpu, Topology},
@@ -61,22 +62,36 @@ pub struct Spec {
     pub policy: Policy,
     /// The CPUs that it may run on; all if there are none.
     pub cpus: Vec<Cpu>,
+    /// Whether the machine's quota, if it has one, limits it while it is fair.
+    pub limited: bool,
 }
 
 impl From<Policy> for Spec {
     fn from(policy: Policy) -> Self {
-        let cpus = Vec::new();
-        Self { policy, cpus }
+        Self {
+            policy,
+            cpus: Vec::new(),
+            limited: true,
+        }
     }
+}
+
+/// Fair tasks that wait for a CPU, who has run least in front.
+#[derive(Default)]
+struct FairQueue {
+    waiting: BTreeSet<(Picos, u64, TaskIndex)>,
+    min_vruntime: Picos,
 }
 
 /// A CPU.
 #[derive(Default)]
 pub(crate) struct CpuState {
     pub(crate) current: Option<TaskIndex>,
-    fair: BTreeSet<(Picos, u64, TaskIndex)>,
+    /// The fair tasks, and apart those that the quota limits.
+    fair: [FairQueue; 2],
+    /// How long the latter have run together, beside the former.
+    limited_vruntime: Picos,
     pub(crate) real_time: BTreeMap<Reverse<u8>, VecDeque<TaskIndex>>,
-    pub(crate) min_vruntime: Picos,
     idle_since: Picos,
     /// When the current task got the CPU.
     began: Picos,
@@ -98,7 +113,27 @@ impl CpuState {
     pub(crate) const IDLES: u32 = 0;
 
     pub(crate) fn queued(&self) -> usize {
-        self.fair.len() + self.real_time.values().map(VecDeque::len).sum::<usize>()
+        let fair: usize = self.fair.iter().map(|queue| queue.waiting.len()).sum();
+        fair + self.real_time.values().map(VecDeque::len).sum::<usize>()
+    }
+
+    /// Whose turn it is among the fair tasks: those that the quota limits, unless
+    /// they are `throttled`, or the others.
+    fn fair_turn(&self, throttled: bool) -> bool {
+        let [free, limited] = &self.fair;
+        let free = free.waiting.first().map(|&(vruntime, _, _)| vruntime);
+        let waits = !limited.waiting.is_empty() && !throttled;
+        waits && free.is_none_or(|free| self.limited_vruntime <= free)
+    }
+
+    /// The queue of a fair task's kind.
+    fn fair_of(&mut self, limited: bool) -> &mut FairQueue {
+        &mut self.fair[usize::from(limited)]
+    }
+
+    /// The least that a task of that kind has run for, as far as the CPU knows.
+    pub(crate) fn min_vruntime(&self, limited: bool) -> Picos {
+        self.fair[usize::from(limited)].min_vruntime
     }
 }
 
@@ -110,7 +145,8 @@ pub(crate) struct Fleet {
     pub(crate) crowded: FixedBitSet,
     pub(crate) cores: Vec<CoreState>,
     enqueued: u64,
-    /// What is left of the quota, and whether fair tasks must wait for more.
+    /// What is left of the quota, and whether those that it limits must wait for
+    /// more.
     quota_left: Picos,
     throttled: bool,
 }
@@ -180,10 +216,16 @@ impl Engine {
         let queue = &mut self.fleet.cpus[cpu];
         match state.policy {
             Policy::Fair => {
+                if state.limited && queue.fair[1].waiting.is_empty() {
+                    // What the others ran meanwhile is not owed to the group.
+                    let free = queue.min_vruntime(false);
+                    queue.limited_vruntime = queue.limited_vruntime.max(free);
+                }
+                let queue = queue.fair_of(state.limited);
                 state.vruntime = state.vruntime.max(queue.min_vruntime);
                 self.fleet.enqueued += 1;
                 queue
-                    .fair
+                    .waiting
                     .insert((state.vruntime, self.fleet.enqueued, task));
             }
             policy => {
@@ -227,10 +269,9 @@ impl Engine {
         if let Some(task) = real_time.find_map(VecDeque::pop_front) {
             return Some(task);
         }
-        if throttled {
-            return None;
-        }
-        let (vruntime, _, task) = queue.fair.pop_first()?;
+        let limited = queue.fair_turn(throttled);
+        let queue = queue.fair_of(limited);
+        let (vruntime, _, task) = queue.waiting.pop_first()?;
         queue.min_vruntime = queue.min_vruntime.max(vruntime);
         Some(task)
     }
@@ -238,8 +279,9 @@ impl Engine {
     /// The tasks in a queue that may run now, in their order.
     pub(crate) fn queue(&self, cpu: Cpu) -> impl Iterator<Item = TaskIndex> {
         let queue = &self.fleet.cpus[cpu];
-        let fair = queue.fair.iter().map(|&(_, _, task)| task);
-        let fair = fair.filter(|_| !self.fleet.throttled);
+        let kinds = if self.fleet.throttled { 1 } else { 2 };
+        let fair = queue.fair.iter().take(kinds);
+        let fair = fair.flat_map(|queue| queue.waiting.iter().map(|&(_, _, task)| task));
         let real_time = queue.real_time.values().flatten().copied();
         let all = real_time.chain(fair);
         all.filter(|&task| self.tasks[task].state != State::Done)
@@ -248,7 +290,9 @@ impl Engine {
     /// Takes a task out of a queue.
     pub(crate) fn dequeue(&mut self, cpu: Cpu, task: TaskIndex) {
         let queue = &mut self.fleet.cpus[cpu];
-        queue.fair.retain(|&(_, _, other)| other != task);
+        for queue in &mut queue.fair {
+            queue.waiting.retain(|&(_, _, other)| other != task);
+        }
         for queue in queue.real_time.values_mut() {
             queue.retain(|&other| other != task);
         }
@@ -345,8 +389,10 @@ impl Engine {
             && self.tasks[task].policy == Policy::Fair
         {
             self.tasks[task].vruntime += ran;
-            let left = self.fleet.quota_left;
-            self.fleet.quota_left = left.saturating_sub(ran);
+            if self.tasks[task].limited {
+                queue.limited_vruntime += ran;
+                self.fleet.quota_left = self.fleet.quota_left.saturating_sub(ran);
+            }
         }
     }
 
@@ -367,15 +413,15 @@ impl Engine {
     /// A ready task comes to a CPU: it runs there, or queues up.
     pub(crate) fn settle(&mut self, cpu: Cpu, task: TaskIndex) {
         let (now, policy) = (self.now, self.tasks[task].policy);
-        if self.fleet.idle.contains(cpu) && !self.must_wait(policy) {
+        if self.fleet.idle.contains(cpu) && !self.must_wait(task) {
             let deep = now - self.fleet.cpus[cpu].idle_since >= self.costs.deep_after;
             let latency = match deep {
                 true => self.costs.deep_wake,
                 false => self.costs.wake,
             };
             self.tasks[task].arriving = true;
-            let queue = &self.fleet.cpus[cpu];
-            self.tasks[task].vruntime = self.tasks[task].vruntime.max(queue.min_vruntime);
+            let least = self.fleet.cpus[cpu].min_vruntime(self.tasks[task].limited);
+            self.tasks[task].vruntime = self.tasks[task].vruntime.max(least);
             self.run(cpu, task, latency);
             return;
         }
@@ -389,9 +435,12 @@ impl Engine {
         }
     }
 
-    /// Whether a task of this policy may not run before the quota's next period.
-    pub(crate) fn must_wait(&self, policy: Policy) -> bool {
-        policy == Policy::Fair && self.fleet.throttled
+    /// Whether the task may not run before the quota's next period.
+    pub(crate) fn must_wait(&self, task: TaskIndex) -> bool {
+        let Task {
+            policy, limited, ..
+        } = self.tasks[task];
+        policy == Policy::Fair && limited && self.fleet.throttled
     }
 
     pub(crate) fn tick(&mut self, cpu: Cpu) {
@@ -406,7 +455,10 @@ impl Engine {
         };
         let ran = self.now.saturating_sub(queue.began);
         let over = match self.tasks[current].policy {
-            Policy::Fair => ran >= self.costs.slice && !queue.fair.is_empty(),
+            Policy::Fair => {
+                let others = queue.fair.iter().any(|queue| !queue.waiting.is_empty());
+                ran >= self.costs.slice && others
+            }
             Policy::Fifo(_) => false,
             Policy::RoundRobin(priority) => {
                 let peers = queue.real_time.get(&Reverse(priority));
@@ -433,7 +485,8 @@ impl Engine {
             let until = self.now + self.costs.yields;
             return self.advance(until, Spending::Compute);
         }
-        if let Some(&(last, _, _)) = queue.fair.last() {
+        let peers = &queue.fair[usize::from(self.tasks[task].limited)];
+        if let Some(&(last, _, _)) = peers.waiting.last() {
             let state = &mut self.tasks[task];
             state.vruntime = state.vruntime.max(last + 1);
         }
@@ -466,12 +519,12 @@ impl Engine {
         self.leave(cpu);
     }
 
-    /// Fair tasks have used the quota up.
+    /// Those that the quota limits have used it up.
     fn throttle(&mut self) {
         self.fleet.throttled = true;
         for cpu in 0..self.fleet.cpus.len() {
             let current = self.fleet.cpus[cpu].current;
-            if current.is_some_and(|task| self.tasks[task].policy == Policy::Fair) {
+            if current.is_some_and(|task| self.must_wait(task)) {
                 self.preempt(cpu);
             }
         }
