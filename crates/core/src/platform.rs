@@ -193,7 +193,7 @@ pub enum Event {
     ReadStolen,
     /// An unlock left those that wait to a spinner.
     WakeSkipped,
-    /// A spinner gave up: readers had the lock for too long.
+    /// A spinner gave up: for too long readers had the lock, or it did not know who.
     SpinReaders,
     /// A reader that waited for the others to leave became the writer.
     Upgraded,

@@ -3,13 +3,17 @@
 use std::panic::resume_unwind;
 
 use clap::builder::PossibleValuesParser;
-use lockyard_core::osq::{Event, Poll};
+use lockyard_core::{
+    osq::{Event, Poll},
+    percpu_rwsem::{Barging, Bounded, Handoff},
+    rwsem::{Lockless, Trylock},
+};
 use lockyard_rivals::toys::{Drepper, Mcs, Tas, Ticket};
 use lockyard_sim::{Sim, Timeline};
 use lockyard_torture::{
     explore::{self, Subject},
     interrupted,
-    subjects::{Guarded, Mutex, Plain},
+    subjects::{Guarded, Mutex, Percpu, Plain, Rwsem},
 };
 use serde::Serialize;
 
@@ -94,10 +98,15 @@ impl Entry {
     }
 }
 
-const ENTRIES: [fn() -> Entry; 7] = [
+const ENTRIES: [fn() -> Entry; 12] = [
     || Entry::new::<Mutex<Event>>(DEFAULT),
     || Entry::new::<Mutex<Poll>>("mutex:poll"),
     || Entry::new::<Guarded<Event>>("condvar"),
+    || Entry::new::<Rwsem<Lockless>>("rwsem"),
+    || Entry::new::<Rwsem<Trylock>>("rwsem:trylock"),
+    || Entry::new::<Percpu<Bounded>>("percpu"),
+    || Entry::new::<Percpu<Barging>>("percpu:barging"),
+    || Entry::new::<Percpu<Handoff>>("percpu:handoff"),
     || Entry::new::<Plain<Tas<Sim>>>("tas"),
     || Entry::new::<Plain<Ticket<Sim>>>("ticket"),
     || Entry::new::<Plain<Mcs<Sim>>>("mcs"),

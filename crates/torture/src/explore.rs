@@ -14,15 +14,23 @@ pub trait Subject {
     /// A lock that nobody holds.
     fn new() -> Self;
 
-    /// Does one of the things that a user of the lock may do, and runs
-    /// `section` whenever the lock is held.
-    fn act(&self, dice: &mut Rng, section: &dyn Fn());
+    /// Does one of the things that a user of the lock may do, and runs one of
+    /// the `sections` whenever it holds the lock.
+    fn act(&self, dice: &mut Rng, sections: &Sections<'_>);
 
     /// Whether the lock is as it was at first, when no task uses it any more.
     fn is_free(&self) -> bool;
 
     /// Names its words, for timelines and failures.
     fn name(&self);
+}
+
+/// What a task does while it holds the lock, with a look at who else is inside.
+pub struct Sections<'a> {
+    /// As the only one.
+    pub alone: &'a dyn Fn(),
+    /// As one of those who share it.
+    pub shared: &'a dyn Fn(),
 }
 
 /// A schedule in which the lock fails.
@@ -113,12 +121,48 @@ impl Plan {
     }
 }
 
+/// Who is inside. The tasks share one thread of this machine.
+#[derive(Default)]
+struct Inside {
+    /// The last that came, plus 1.
+    last: Cell<usize>,
+    alone: Cell<bool>,
+    shared: Cell<u32>,
+}
+
+impl Inside {
+    fn alone(&self, task: usize, length: u32) {
+        self.come(task, self.alone.get() || self.shared.get() > 0);
+        self.alone.set(true);
+        work(length);
+        self.alone.set(false);
+        note("leaves the section");
+    }
+
+    fn shared(&self, task: usize, length: u32) {
+        self.come(task, self.alone.get());
+        self.shared.set(self.shared.get() + 1);
+        work(length);
+        self.shared.set(self.shared.get() - 1);
+        note("leaves the section");
+    }
+
+    fn come(&self, task: usize, excluded: bool) {
+        let last = self.last.replace(task + 1);
+        assert!(
+            !excluded,
+            "tasks {last} and {} are inside at once",
+            task + 1
+        );
+        note("enters the section");
+    }
+}
+
 fn one<S: Subject>(tasks: usize, schedule: u64, timeline: bool) -> (Result<(), String>, Timeline) {
     let plan = Plan::new(tasks, schedule);
     let lock = Aligned(S::new());
     let lock = &lock.0;
-    // Who is inside, plus 1: the tasks share one thread of this machine.
-    let inside = Cell::new(0);
+    let inside = Inside::default();
     let named = Cell::new(false);
     let body = |task: usize| {
         let mut dice = Rng::with_seed(schedule ^ (task as u64 + 1) << 32);
@@ -126,24 +170,16 @@ fn one<S: Subject>(tasks: usize, schedule: u64, timeline: bool) -> (Result<(), S
             lock.name();
         }
         let length = dice.u32(0..400);
-        let section = || {
-            let other = inside.replace(task + 1);
-            assert!(
-                other == 0,
-                "tasks {other} and {} are inside at once",
-                task + 1
-            );
-            note("enters the section");
-            work(length);
-            note("leaves the section");
-            inside.set(0);
+        let sections = Sections {
+            alone: &|| inside.alone(task, length),
+            shared: &|| inside.shared(task, length),
         };
         for _ in 0..plan.acts {
             if dice.u8(0..3) == 0 {
                 // Comes back at any moment, and with its priority.
                 Sim::park(Some(Sim::after(dice.u64(0..50_000))));
             }
-            lock.act(&mut dice, &section);
+            lock.act(&mut dice, &sections);
             work(dice.u32(0..400));
         }
     };

@@ -1,12 +1,19 @@
 //! What is explored: our locks, with all that their users may do.
 
+mod shared;
+
+pub use shared::{Percpu, Rwsem};
+
 use std::cell::Cell;
 
 use fastrand::Rng;
 use lockyard_core::{Condvar, Platform, RawMutex, osq::Wait};
 use lockyard_sim::{Sim, name, note};
 
-use crate::{Lock, explore::Subject};
+use crate::{
+    Lock,
+    explore::{Sections, Subject},
+};
 
 /// The words of our locks, in the order in which they lie.
 const MUTEX: &[&str] = &["owner", "front", "gate", "osq"];
@@ -25,7 +32,7 @@ impl<W: Wait<Sim>> Subject for Mutex<W> {
         Self(RawMutex::new())
     }
 
-    fn act(&self, dice: &mut Rng, section: &dyn Fn()) {
+    fn act(&self, dice: &mut Rng, sections: &Sections<'_>) {
         let locked = match dice.u8(0..4) {
             0 => {
                 note("calls lock_until");
@@ -45,7 +52,7 @@ impl<W: Wait<Sim>> Subject for Mutex<W> {
             note("has not got it");
             return;
         }
-        section();
+        (sections.alone)();
         // SAFETY: locked above.
         unsafe {
             match dice.u8(0..8) {
@@ -133,9 +140,9 @@ impl<W: Wait<Sim>> Subject for Guarded<W> {
         }
     }
 
-    fn act(&self, dice: &mut Rng, section: &dyn Fn()) {
+    fn act(&self, dice: &mut Rng, sections: &Sections<'_>) {
         if self.acquire(dice) {
-            section();
+            (sections.alone)();
             self.release(dice);
         }
     }
@@ -158,9 +165,9 @@ impl<L: Lock> Subject for Plain<L> {
         Self(L::new())
     }
 
-    fn act(&self, _: &mut Rng, section: &dyn Fn()) {
+    fn act(&self, _: &mut Rng, sections: &Sections<'_>) {
         note("locks");
-        self.0.with(section);
+        self.0.with(sections.alone);
         note("has unlocked");
     }
 

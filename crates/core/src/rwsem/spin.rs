@@ -17,7 +17,9 @@ const SPINS: u32 = 4;
 const GLANCES: u32 = 32;
 
 /// How long to spin while readers have the lock, in microseconds: nobody knows
-/// whether they run. A little longer for each, up to [`CROWD`].
+/// whether they run. A little longer for each, up to [`CROWD`]. So with a writer
+/// that has not yet said who it is, or has taken that back: a real-time spinner
+/// may have preempted it right there, and would keep it from its CPU for ever.
 const READERS_MICROS: u32 = 10;
 const CROWD: u32 = 30;
 
@@ -41,8 +43,8 @@ impl Owner {
         TaskId::new(self.0 >> OWNER_SHIFT)
     }
 
-    const fn is_readers(self) -> bool {
-        self.0 & READERS != 0
+    const fn is_known(self) -> bool {
+        self.writer().is_some()
     }
 
     const fn is_nonspinnable(self) -> bool {
@@ -57,8 +59,8 @@ struct Spinner {
     deadline: Option<Deadline>,
     /// Whether it set `SPINNER`, or somebody may have on its behalf.
     promised: bool,
-    /// Since when it has seen readers have the lock.
-    readers_since: Option<u32>,
+    /// Since when it has not known who has the lock.
+    unknown_since: Option<u32>,
 }
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
@@ -112,7 +114,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             look,
             deadline,
             promised: false,
-            readers_since: None,
+            unknown_since: None,
         };
         let spun = self.compete(spinner, || false);
         self.osq.unlock();
@@ -137,7 +139,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 look: P::pace(),
                 deadline,
                 promised,
-                readers_since: None,
+                unknown_since: None,
             };
             let granted = || P::task(me).rwsem.granted.load(Relaxed) != 0; // `wait` acquires
             self.compete(spinner, granted) == Spun::Took
@@ -307,7 +309,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                     None
                 };
                 let overdue = || spinner.promised && self.overdue(self.count()).is_some();
-                why.is_some() || now.is_readers() != owner.is_readers() || also() || overdue()
+                why.is_some() || now.is_known() != owner.is_known() || also() || overdue()
             },
         );
         why
@@ -317,16 +319,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 impl Spinner {
     /// Notes who has the lock.
     fn see(&mut self, owner: Owner, stamp: impl Fn() -> u32) {
-        if owner.is_readers() {
-            self.readers_since.get_or_insert_with(stamp);
+        if owner.is_known() {
+            self.unknown_since = None;
         } else {
-            self.readers_since = None;
+            self.unknown_since.get_or_insert_with(stamp);
         }
     }
 
-    /// Whether readers have had the lock for too long.
+    /// Whether it has not known for too long.
     fn is_tired(&self, patience: u32, elapsed: impl Fn(u32, u32) -> bool) -> bool {
-        self.readers_since
+        self.unknown_since
             .is_some_and(|since| elapsed(since, patience))
     }
 }
