@@ -21,151 +21,124 @@ pub struct Rwsem<C = Lockless>(RawRwLock<Sim, C>);
 /// fairly.
 pub struct Percpu<G>(RawPercpuRwLock<Sim, G>);
 
-/// The calls that take a lock in some way: simply, at once, before a deadline.
-type Calls = [&'static str; 3];
+/// How to take a lock.
+enum Way {
+    /// Waiting as long as it takes.
+    Simply,
+    /// Without waiting.
+    Trying,
+    /// Waiting until then.
+    Until(Deadline),
+}
 
-const READ: Calls = ["calls read", "calls try_read", "calls read_until"];
-const WRITE: Calls = ["calls write", "calls try_write", "calls write_until"];
-const UPGRADABLE: Calls = [
-    "calls upgradable",
-    "calls try_upgradable",
-    "calls upgradable_until",
-];
-const UPGRADE: Calls = ["calls upgrade", "calls try_upgrade", "calls upgrade_until"];
+impl Way {
+    fn new(dice: &mut Rng) -> Self {
+        match dice.u8(0..4) {
+            0 => {
+                note("has a deadline");
+                Self::Until(deadline(dice))
+            }
+            1 => {
+                note("tries");
+                Self::Trying
+            }
+            _ => Self::Simply,
+        }
+    }
+}
 
-/// Takes a lock in one of three ways.
-fn takes(
-    dice: &mut Rng,
-    calls: Calls,
-    lock: impl FnOnce(),
-    attempt: impl FnOnce() -> bool,
-    until: impl FnOnce(Deadline) -> bool,
-) -> bool {
-    let taken = match dice.u8(0..4) {
-        0 => {
-            note(calls[2]);
-            until(deadline(dice))
-        }
-        1 => {
-            note(calls[1]);
-            attempt()
-        }
-        _ => {
-            note(calls[0]);
-            lock();
-            true
-        }
-    };
+/// How a task has a lock.
+#[derive(Clone, Copy)]
+enum Held {
+    Read,
+    Upgradable,
+    Write,
+}
+
+fn got(taken: bool) -> bool {
     if !taken {
         note("has not got it");
     }
     taken
 }
 
-/// Releases a lock, one time in eight fairly.
-fn releases(dice: &mut Rng, what: &'static str, unlock: impl FnOnce(), fair: impl FnOnce()) {
-    let fairly = dice.u8(0..8) == 0;
-    note(what);
-    if fairly { fair() } else { unlock() }
-}
-
 impl<C: WakeCheck> Rwsem<C> {
-    fn read(&self, dice: &mut Rng, sections: &Sections<'_>) {
+    fn take(&self, dice: &mut Rng, how: Held) -> bool {
         let lock = &self.0;
-        let until = |end| lock.read_until(end);
-        if takes(dice, READ, || lock.read(), || lock.try_read(), until) {
-            (sections.shared)();
-            self.done_reading(dice);
-        }
-    }
-
-    fn done_reading(&self, dice: &mut Rng) {
-        let lock = &self.0;
-        // SAFETY: the caller reads.
-        let unlock = || unsafe { lock.unlock_read() };
-        // SAFETY: as above.
-        let fair = || unsafe { lock.unlock_read_fair() };
-        releases(dice, "unlocks, reading", unlock, fair);
-    }
-
-    fn write(&self, dice: &mut Rng, sections: &Sections<'_>) {
-        let lock = &self.0;
-        let until = |end| lock.write_until(end);
-        if takes(dice, WRITE, || lock.write(), || lock.try_write(), until) {
-            (sections.alone)();
-            self.done_writing(dice, sections);
-        }
-    }
-
-    /// The writer unlocks, or lets readers in first.
-    fn done_writing(&self, dice: &mut Rng, sections: &Sections<'_>) {
-        let lock = &self.0;
-        match dice.u8(0..8) {
-            0 => {
-                note("downgrades");
-                // SAFETY: the caller is the writer.
-                unsafe { lock.downgrade() };
-                (sections.shared)();
-                self.done_reading(dice);
+        got(match (how, Way::new(dice)) {
+            (Held::Read, Way::Simply) => {
+                lock.read();
+                true
             }
-            1 => {
-                note("downgrades, and may upgrade");
-                // SAFETY: the caller is the writer.
-                unsafe { lock.downgrade_to_upgradable() };
-                (sections.shared)();
-                self.done_with_upgradable(dice);
+            (Held::Read, Way::Trying) => lock.try_read(),
+            (Held::Read, Way::Until(end)) => lock.read_until(end),
+            (Held::Upgradable, Way::Simply) => {
+                lock.upgradable();
+                true
             }
-            _ => {
-                // SAFETY: the caller is the writer.
-                let unlock = || unsafe { lock.unlock_write() };
-                // SAFETY: as above.
-                let fair = || unsafe { lock.unlock_write_fair() };
-                releases(dice, "unlocks, writing", unlock, fair);
+            (Held::Upgradable, Way::Trying) => lock.try_upgradable(),
+            (Held::Upgradable, Way::Until(end)) => lock.upgradable_until(end),
+            (Held::Write, Way::Simply) => {
+                lock.write();
+                true
             }
-        }
+            (Held::Write, Way::Trying) => lock.try_write(),
+            (Held::Write, Way::Until(end)) => lock.write_until(end),
+        })
     }
 
-    fn upgrade(&self, dice: &mut Rng, sections: &Sections<'_>) {
+    /// The upgradable reader wants to write. Whether it may.
+    fn upgrade(&self, dice: &mut Rng) -> bool {
         let lock = &self.0;
-        let until = |end| lock.upgradable_until(end);
-        if !takes(
-            dice,
-            UPGRADABLE,
-            || lock.upgradable(),
-            || lock.try_upgradable(),
-            until,
-        ) {
-            return;
-        }
-        (sections.shared)();
-        // SAFETY: taken above.
-        let upgrade = || unsafe { lock.upgrade() };
-        // SAFETY: as above.
-        let attempt = || unsafe { lock.try_upgrade() };
-        // SAFETY: as above.
-        let until = |end| unsafe { lock.upgrade_until(end) };
-        if takes(dice, UPGRADE, upgrade, attempt, until) {
-            (sections.alone)();
-            self.done_writing(dice, sections);
-        } else {
-            self.done_with_upgradable(dice);
-        }
-    }
-
-    fn done_with_upgradable(&self, dice: &mut Rng) {
-        let lock = &self.0;
-        if dice.u8(0..4) == 0 {
-            note("will not upgrade");
-            // SAFETY: the caller is the upgradable reader.
-            unsafe { lock.downgrade_upgradable() };
-            self.done_reading(dice);
-            return;
-        }
+        note("upgrades");
+        let way = Way::new(dice);
         // SAFETY: the caller is the upgradable reader.
-        let unlock = || unsafe { lock.unlock_upgradable() };
-        // SAFETY: as above.
-        let fair = || unsafe { lock.unlock_upgradable_fair() };
-        releases(dice, "unlocks, upgradable", unlock, fair);
+        got(unsafe {
+            match way {
+                Way::Simply => {
+                    lock.upgrade();
+                    true
+                }
+                Way::Trying => lock.try_upgrade(),
+                Way::Until(end) => lock.upgrade_until(end),
+            }
+        })
+    }
+
+    /// Who has the lock has it for less from now on, now and then.
+    fn downgrade(&self, dice: &mut Rng, held: Held) -> Held {
+        let to = match (held, dice.u8(0..8)) {
+            (Held::Write, 0) | (Held::Upgradable, 0 | 1) => Held::Read,
+            (Held::Write, 1) => Held::Upgradable,
+            _ => return held,
+        };
+        note("downgrades");
+        // SAFETY: the caller has the lock as `held` says.
+        unsafe {
+            match (held, to) {
+                (Held::Write, Held::Upgradable) => self.0.downgrade_to_upgradable(),
+                (Held::Write, _) => self.0.downgrade(),
+                _ => self.0.downgrade_upgradable(),
+            }
+        }
+        to
+    }
+
+    fn release(&self, dice: &mut Rng, held: Held) {
+        let lock = &self.0;
+        let fair = dice.u8(0..8) == 0;
+        note(if fair { "unlocks fairly" } else { "unlocks" });
+        // SAFETY: the caller has the lock as `held` says.
+        unsafe {
+            match (held, fair) {
+                (Held::Read, false) => lock.unlock_read(),
+                (Held::Read, true) => lock.unlock_read_fair(),
+                (Held::Upgradable, false) => lock.unlock_upgradable(),
+                (Held::Upgradable, true) => lock.unlock_upgradable_fair(),
+                (Held::Write, false) => lock.unlock_write(),
+                (Held::Write, true) => lock.unlock_write_fair(),
+            }
+        }
     }
 }
 
@@ -175,11 +148,32 @@ impl<C: WakeCheck> Subject for Rwsem<C> {
     }
 
     fn act(&self, dice: &mut Rng, sections: &Sections<'_>) {
-        match dice.u8(0..5) {
-            0 | 1 => self.read(dice, sections),
-            2 | 3 => self.write(dice, sections),
-            _ => self.upgrade(dice, sections),
+        let (what, mut held) = match dice.u8(0..5) {
+            0 | 1 => ("reads", Held::Read),
+            2 | 3 => ("writes", Held::Write),
+            _ => ("reads upgradably", Held::Upgradable),
+        };
+        note(what);
+        if !self.take(dice, held) {
+            return;
         }
+        if let Held::Upgradable = held {
+            (sections.shared)();
+            if self.upgrade(dice) {
+                held = Held::Write;
+            }
+        }
+        if let Held::Write = held {
+            (sections.alone)();
+            held = self.downgrade(dice, held);
+        }
+        if let Held::Upgradable = held {
+            held = self.downgrade(dice, held);
+        }
+        if let Held::Read | Held::Upgradable = held {
+            (sections.shared)();
+        }
+        self.release(dice, held);
     }
 
     fn is_free(&self) -> bool {
@@ -192,27 +186,50 @@ impl<C: WakeCheck> Subject for Rwsem<C> {
 }
 
 impl<G: Grant> Percpu<G> {
-    fn done_reading(&self) {
-        note("unlocks, reading");
+    fn take(&self, dice: &mut Rng, writes: bool) -> bool {
+        let lock = &self.0;
+        got(match (writes, Way::new(dice)) {
+            (false, Way::Simply) => {
+                lock.read();
+                true
+            }
+            (false, Way::Trying) => lock.try_read(),
+            (false, Way::Until(end)) => lock.read_until(end),
+            (true, Way::Simply) => {
+                lock.write();
+                true
+            }
+            (true, Way::Trying) => lock.try_write(),
+            (true, Way::Until(end)) => lock.write_until(end),
+        })
+    }
+
+    fn read(&self, sections: &Sections<'_>) {
+        (sections.shared)();
+        note("unlocks");
         // SAFETY: the caller reads.
         unsafe { self.0.unlock_read() };
     }
 
-    fn done_writing(&self, dice: &mut Rng, sections: &Sections<'_>) {
-        let lock = &self.0;
-        if dice.u8(0..8) == 0 {
-            note("downgrades");
-            // SAFETY: the caller is the writer.
-            unsafe { lock.downgrade() };
-            (sections.shared)();
-            self.done_reading();
-            return;
-        }
+    fn write(&self, dice: &mut Rng, sections: &Sections<'_>) {
+        (sections.alone)();
+        let end = dice.u8(0..8);
+        note(match end {
+            0 => "downgrades",
+            1 => "unlocks fairly",
+            _ => "unlocks",
+        });
         // SAFETY: the caller is the writer.
-        let unlock = || unsafe { lock.unlock_write() };
-        // SAFETY: as above.
-        let fair = || unsafe { lock.unlock_write_fair() };
-        releases(dice, "unlocks, writing", unlock, fair);
+        unsafe {
+            match end {
+                0 => self.0.downgrade(),
+                1 => self.0.unlock_write_fair(),
+                _ => self.0.unlock_write(),
+            }
+        }
+        if end == 0 {
+            self.read(sections);
+        }
     }
 }
 
@@ -222,19 +239,12 @@ impl<G: Grant> Subject for Percpu<G> {
     }
 
     fn act(&self, dice: &mut Rng, sections: &Sections<'_>) {
-        let lock = &self.0;
-        if dice.bool() {
-            let until = |end| lock.read_until(end);
-            if takes(dice, READ, || lock.read(), || lock.try_read(), until) {
-                (sections.shared)();
-                self.done_reading();
-            }
-        } else {
-            let until = |end| lock.write_until(end);
-            if takes(dice, WRITE, || lock.write(), || lock.try_write(), until) {
-                (sections.alone)();
-                self.done_writing(dice, sections);
-            }
+        let writes = dice.bool();
+        note(if writes { "writes" } else { "reads" });
+        match self.take(dice, writes) {
+            false => {}
+            true if writes => self.write(dice, sections),
+            true => self.read(sections),
         }
     }
 
