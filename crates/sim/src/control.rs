@@ -23,25 +23,21 @@ pub fn cpus() -> usize {
     ask(|engine| engine.topology.cpus()).expect("a machine has CPUs inside a simulation")
 }
 
-/// The active task is scheduled by another policy from now on.
+/// The active task is scheduled by another policy from now on. That is a short
+/// system call.
 pub fn set_policy(policy: Policy) {
-    system_call();
+    // After it the task is on a CPU.
+    spend(|engine| engine.advance(engine.now + engine.costs.yields, Spending::Compute));
     ask(|engine| engine.set_policy(policy));
 }
 
 /// The task of this number, from 0, may run on these CPUs only from now on. If it
-/// is on another, it moves at once.
+/// is on another, it moves at once. That takes the active task no time.
 ///
 /// # Panics
 /// When the machine has none of the CPUs.
 pub fn confine(task: usize, cpus: &[usize]) {
-    system_call();
     ask(|engine| engine.confine(task, cpus));
-}
-
-/// The time of a short system call. After it the task is on a CPU.
-fn system_call() {
-    spend(|engine| engine.advance(engine.now + engine.costs.yields, Spending::Compute));
 }
 
 impl Engine {

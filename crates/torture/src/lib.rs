@@ -3,6 +3,7 @@
 
 pub mod explore;
 pub mod locktest;
+pub mod locktorture;
 mod native;
 mod simulated;
 pub mod subjects;
@@ -39,6 +40,9 @@ pub trait Host: 'static {
     /// A word of the memory that tasks share: what a lock protects lies there.
     type Word: Word;
 
+    /// What names a task to others.
+    type Task: Copy + Send;
+
     /// Runs `body(0)` to `body(tasks - 1)`, each in a task of its own, all
     /// started together; sets `stop` after `duration` of the world's time, or
     /// at once after [`interrupt`]; and waits for all of them. Returns the
@@ -58,6 +62,36 @@ pub trait Host: 'static {
     /// last is returned, to be passed on, so that no two pieces of a task's
     /// work overlap in the processor.
     fn work(units: u32, chain: u64) -> u64;
+
+    /// Keeps the task's CPU busy until so much of the world's time has passed.
+    fn busy(duration: Duration);
+
+    /// Leaves the CPU to others for so long.
+    fn sleep(duration: Duration);
+
+    /// Lets others run, if any wait for the task's CPU.
+    fn yield_now();
+
+    /// Gives the calling task the lowest real-time priority, first in first out,
+    /// or takes it away again.
+    ///
+    /// # Errors
+    /// It may not have one: a line says what to grant.
+    fn boost(real_time: bool) -> Result<(), String>;
+
+    /// The calling task.
+    fn me() -> Self::Task;
+
+    /// The CPUs that the calling task may run on.
+    fn cpus() -> Vec<usize>;
+
+    /// Lets a task that has not ended run on these CPUs only.
+    fn confine(task: Self::Task, cpus: &[usize]);
+
+    /// Does `work`, and now and then, from outside of all tasks, `look`: the
+    /// tasks of `work` may be stuck. A world that notices that itself, as its
+    /// [`Host::run`] says, does not look.
+    fn watched<R>(look: &(dyn Fn() + Sync), work: impl FnOnce() -> R) -> R;
 }
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);

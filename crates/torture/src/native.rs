@@ -1,13 +1,17 @@
 //! The host that runs workloads on this machine's threads.
 
 use std::{
+    hint, io,
     sync::{
         Barrier, OnceLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     thread,
     time::{Duration, Instant},
 };
+
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, sched_yield};
 
 use crate::{Host, interrupted};
 
@@ -18,6 +22,9 @@ impl Host for Native {
     const NAME: &'static str = "native";
 
     type Word = AtomicU32;
+
+    /// A thread, as the kernel numbers them.
+    type Task = Pid;
 
     fn run(
         tasks: usize,
@@ -64,6 +71,80 @@ impl Host for Native {
             chain = (chain ^ chain >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
         chain
+    }
+
+    fn busy(duration: Duration) {
+        let begin = Instant::now();
+        while begin.elapsed() < duration {
+            hint::spin_loop();
+        }
+    }
+
+    fn sleep(duration: Duration) {
+        thread::sleep(duration);
+    }
+
+    fn yield_now() {
+        sched_yield();
+    }
+
+    fn boost(real_time: bool) -> Result<(), String> {
+        let (policy, priority) = match real_time {
+            true => (libc::SCHED_FIFO, 1),
+            false => (libc::SCHED_OTHER, 0),
+        };
+        schedule(policy, priority).map_err(|why| {
+            format!(
+                "this user may not use SCHED_FIFO ({why}): grant CAP_SYS_NICE, or an rtprio limit \
+                 of 1 or more (`ulimit -r`)"
+            )
+        })
+    }
+
+    fn me() -> Pid {
+        gettid()
+    }
+
+    fn cpus() -> Vec<usize> {
+        let set = sched_getaffinity(None).expect("a thread may ask about itself");
+        let all = 0..CpuSet::MAX_CPU;
+        all.filter(|&cpu| set.is_set(cpu)).collect()
+    }
+
+    fn confine(task: Pid, cpus: &[usize]) {
+        let mut set = CpuSet::new();
+        cpus.iter().for_each(|&cpu| set.set(cpu));
+        // A CPU may have been taken away meanwhile: then the task stays.
+        let _ = sched_setaffinity(Some(task), &set);
+    }
+
+    fn watched<R>(look: &(dyn Fn() + Sync), work: impl FnOnce() -> R) -> R {
+        const EVERY: Duration = Duration::from_secs(1);
+        thread::scope(|scope| {
+            // The end of the work, also by a panic, ends the sender.
+            let (working, ended) = mpsc::channel::<()>();
+            scope.spawn(move || {
+                while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                    look();
+                }
+            });
+            let result = work();
+            drop(working);
+            result
+        })
+    }
+}
+
+/// Gives the calling thread a policy.
+fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: 0 names the calling thread; `parameters` is a valid `sched_param`
+    // for as long as the call reads it, and the kernel keeps no pointer to it.
+    match unsafe { libc::sched_setscheduler(0, policy, &parameters) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

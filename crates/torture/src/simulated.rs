@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use lockyard_sim::{Policy, Scenario, SimWord, Stats, Until};
+use lockyard_core::{Platform, Woken};
+use lockyard_sim::{Policy, Scenario, Sim, SimWord, Stats, Until};
 
 use crate::{Host, interrupted};
 
@@ -37,6 +38,9 @@ impl Host for Simulated {
 
     type Word = SimWord;
 
+    /// Its number, from 0.
+    type Task = usize;
+
     fn run(
         tasks: usize,
         duration: Duration,
@@ -63,5 +67,43 @@ impl Host for Simulated {
     fn work(units: u32, chain: u64) -> u64 {
         lockyard_sim::work(units);
         chain
+    }
+
+    fn busy(duration: Duration) {
+        lockyard_sim::busy(duration.as_nanos() as u64);
+    }
+
+    fn sleep(duration: Duration) {
+        let end = Sim::after(duration.as_nanos() as u64);
+        // A lock may have left it a wake-up for which it has no use.
+        while Sim::park(Some(end)) == Woken::Unparked {}
+    }
+
+    fn yield_now() {
+        Sim::yield_to(Sim::me());
+    }
+
+    fn boost(real_time: bool) -> Result<(), String> {
+        lockyard_sim::set_policy(match real_time {
+            true => Policy::Fifo(1),
+            false => Policy::Fair,
+        });
+        Ok(())
+    }
+
+    fn me() -> usize {
+        Sim::me().number() as usize - 1
+    }
+
+    fn cpus() -> Vec<usize> {
+        (0..lockyard_sim::cpus()).collect()
+    }
+
+    fn confine(task: usize, cpus: &[usize]) {
+        lockyard_sim::confine(task, cpus);
+    }
+
+    fn watched<R>(_: &(dyn Fn() + Sync), work: impl FnOnce() -> R) -> R {
+        work()
     }
 }

@@ -1,0 +1,99 @@
+//! What each task is at, for who watches whether they get on.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// What a task is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub(super) enum At {
+    Outside,
+    Waits,
+    Inside,
+    Ended,
+}
+
+impl At {
+    const ALL: [Self; 4] = [Self::Outside, Self::Waits, Self::Inside, Self::Ended];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Outside => "is outside",
+            Self::Waits => "waits for the lock",
+            Self::Inside => "holds the lock",
+            Self::Ended => "has ended",
+        }
+    }
+}
+
+/// What a task is at, and, above that, how often it has got on.
+#[repr(align(128))]
+struct Slot(AtomicU64);
+
+/// What all tasks are at.
+pub(super) struct Board {
+    slots: Vec<Slot>,
+    /// What the watcher saw last that was new, and when.
+    seen: Mutex<(Vec<u64>, Instant)>,
+}
+
+impl Board {
+    pub(super) fn new(tasks: usize) -> Self {
+        Self {
+            slots: (0..tasks).map(|_| Slot(AtomicU64::new(0))).collect(),
+            seen: Mutex::new((Vec::new(), Instant::now())),
+        }
+    }
+
+    /// A task gets on to this; it alone writes its slot.
+    pub(super) fn set(&self, task: usize, at: At) {
+        let slot = &self.slots[task].0;
+        let times = slot.load(Relaxed) / At::ALL.len() as u64 + 1;
+        slot.store(times * At::ALL.len() as u64 + at as u64, Relaxed);
+    }
+
+    fn at(slot: u64) -> At {
+        At::ALL[slot as usize % At::ALL.len()]
+    }
+
+    /// For how long no task has got on, as far as calls of this have seen; the
+    /// tasks that have not ended, by number.
+    pub(super) fn stands_still(&self) -> (Duration, Vec<(usize, &'static str)>) {
+        let now: Vec<u64> = self.slots.iter().map(|slot| slot.0.load(Relaxed)).collect();
+        let tasks = (0..).zip(&now).map(|(task, &slot)| (task, Self::at(slot)));
+        let active = tasks.filter(|&(_, at)| at != At::Ended);
+        let active = active.map(|(task, at)| (task, at.name())).collect();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.0 != now {
+            *seen = (now, Instant::now());
+        }
+        (seen.1.elapsed(), active)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_stands_still_while_no_task_gets_on() {
+        let board = Board::new(3);
+        board.set(0, At::Waits);
+        board.set(1, At::Ended);
+        board.stands_still();
+        std::thread::sleep(Duration::from_millis(2));
+        let (still, active) = board.stands_still();
+        assert!(still >= Duration::from_millis(2));
+        assert_eq!(active, [(0, "waits for the lock"), (2, "is outside")]);
+        // The same again is progress.
+        board.set(0, At::Waits);
+        let begin = Instant::now();
+        let (still, _) = board.stands_still();
+        assert!(still <= begin.elapsed());
+    }
+}
