@@ -9,8 +9,8 @@ use std::{
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    calibrate, compare, explore, failure::Failure, locks, locktest, reproduce, screen, usage,
-    validate,
+    calibrate, compare, explore, failure::Failure, locks, locktest, reproduce, screen, torture,
+    usage, validate,
 };
 
 /// The lab for sleeping locks: lists them, loads them, compares them.
@@ -32,6 +32,7 @@ enum Command {
     Locktest(locktest::Args),
     Compare(compare::Args),
     Explore(explore::Args),
+    Torture(torture::Args),
     Calibrate(calibrate::Args),
     Validate(validate::Args),
     Reproduce(reproduce::Args),
@@ -49,6 +50,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Command::Locktest(args) => locktest::run(&args),
                 Command::Compare(args) => compare::run(&args),
                 Command::Explore(args) => explore::run(&args),
+                Command::Torture(args) => torture::run(&args),
                 Command::Calibrate(args) => calibrate::run(&args),
                 Command::Validate(args) => validate::run(&args),
                 Command::Reproduce(args) => reproduce::run(&args),

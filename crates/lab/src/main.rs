@@ -19,6 +19,7 @@ mod registry;
 mod reproduce;
 mod screen;
 mod simulation;
+mod torture;
 mod usage;
 mod validate;
 mod values;

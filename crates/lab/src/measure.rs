@@ -14,6 +14,7 @@ use lockyard_sim::{Machine, Scenario, Stats};
 use lockyard_torture::{
     Host, Native,
     locktest::{Config, Report},
+    locktorture,
 };
 
 use crate::{failure::Failure, place::Place, registry::Entry};
@@ -90,17 +91,46 @@ pub fn locktest(place: &Place, entry: &Entry, config: &Config) -> Result<Measure
         })),
         Place::Simulated(machine) => quietly(|| simulate(machine, entry, config)),
     };
-    measured.map_err(|panic| {
-        let (name, threads) = (entry.name, config.threads);
-        let on = match place {
-            Place::Here => String::new(),
-            Place::Simulated(machine) => {
-                format!(" on {} with seed {}", machine.name, config.seed)
-            }
-        };
-        let why = message(panic.as_ref());
-        Failure::Check(format!("{name} failed with {threads} threads{on}: {why}"))
-    })
+    let with = format!("{} threads", config.threads);
+    measured.map_err(|panic| failed(place, entry, &with, config.seed, panic.as_ref()))
+}
+
+/// Tortures a lock.
+///
+/// # Errors
+/// A thread panicked; in a simulation, also when they never ended.
+pub fn torture(
+    place: &Place,
+    entry: &Entry,
+    config: &locktorture::Config<'_>,
+) -> Result<(locktorture::Report, Option<Stats>), Failure> {
+    let seed = config.seed;
+    let measured = match place {
+        Place::Here => catch_unwind(AssertUnwindSafe(|| (entry.torture(config), None))),
+        Place::Simulated(machine) => quietly(|| {
+            let machine = Machine::clone(machine);
+            let (report, stats) = entry.torture_simulated(Scenario { machine, seed }, config);
+            (report, Some(stats))
+        }),
+    };
+    let with = format!("{} writers and {} readers", config.writers, config.readers);
+    measured.map_err(|panic| failed(place, entry, &with, seed, panic.as_ref()))
+}
+
+/// The line about a run that ended in a panic.
+fn failed(
+    place: &Place,
+    entry: &Entry,
+    with: &str,
+    seed: u64,
+    panic: &(dyn Any + Send),
+) -> Failure {
+    let on = match place {
+        Place::Here => String::new(),
+        Place::Simulated(machine) => format!(" on {} with seed {seed}", machine.name),
+    };
+    let (name, why) = (entry.name, message(panic));
+    Failure::Check(format!("{name} failed with {with}{on}: {why}"))
 }
 
 fn simulate(machine: &Machine, entry: &Entry, config: &Config) -> Measured {
@@ -151,7 +181,7 @@ pub fn can_start(threads: usize) -> Result<(), Failure> {
             if let Err(why) = thread.spawn_scoped(scope, wait) {
                 drop(closed);
                 return Err(Failure::Usage(format!(
-                    "--threads '{threads}': this machine starts only {started} at once ({why})"
+                    "{threads} threads are too many: this machine starts only {started} at once ({why})"
                 )));
             }
         }

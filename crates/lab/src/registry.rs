@@ -12,6 +12,7 @@ use lockyard_sim::{Scenario, Sim, Stats};
 use lockyard_torture::{
     Lock, Native, Simulated,
     locktest::{self, Config, Report},
+    locktorture,
 };
 use serde::Serialize;
 
@@ -63,6 +64,8 @@ pub struct Entry {
     available: fn() -> Result<(), String>,
     locktest: fn(&Config) -> Report,
     simulate: Option<rivals::Simulate>,
+    torture: rivals::Torture,
+    torture_simulated: Option<rivals::TortureSimulated>,
 }
 
 impl Entry {
@@ -79,6 +82,10 @@ impl Entry {
             locktest: locktest::run::<Native, N>,
             simulate: Some(|scenario, config| {
                 Simulated::on(scenario, || locktest::run::<Simulated, S>(config))
+            }),
+            torture: locktorture::run::<Native, N>,
+            torture_simulated: Some(|scenario, config| {
+                Simulated::on(scenario, || locktorture::run::<Simulated, S>(config))
             }),
         }
     }
@@ -131,6 +138,28 @@ impl Entry {
         let simulate = self.simulate.expect("the lock runs in the simulated world");
         simulate(scenario, config)
     }
+
+    /// Tortures it, on this machine.
+    ///
+    /// # Panics
+    /// When tasks may not be boosted and are to be.
+    pub fn torture(&self, config: &locktorture::Config<'_>) -> locktorture::Report {
+        (self.torture)(config)
+    }
+
+    /// Tortures it, on a simulated machine.
+    ///
+    /// # Panics
+    /// When the lock does not run there, or never lets its tasks end.
+    pub fn torture_simulated(
+        &self,
+        scenario: Scenario,
+        config: &locktorture::Config<'_>,
+    ) -> (locktorture::Report, Stats) {
+        let torture = self.torture_simulated;
+        let torture = torture.expect("the lock runs in the simulated world");
+        torture(scenario, config)
+    }
 }
 
 impl From<rivals::Entry> for Entry {
@@ -147,6 +176,8 @@ impl From<rivals::Entry> for Entry {
             available: entry.available,
             locktest: entry.locktest,
             simulate: entry.simulate,
+            torture: entry.torture,
+            torture_simulated: entry.torture_simulated,
         }
     }
 }

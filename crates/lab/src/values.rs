@@ -50,6 +50,11 @@ pub fn threads(text: &str) -> Result<usize, String> {
     whole(text, 1..=MAX_THREADS)
 }
 
+/// A number of readers, of whom there may be none.
+pub fn readers(text: &str) -> Result<usize, String> {
+    whole(text, 0..=MAX_THREADS)
+}
+
 /// A number of threads whose schedules are explored. The more there are, the
 /// smaller the part of their schedules that anybody can run.
 pub fn tasks(text: &str) -> Result<usize, String> {
@@ -92,6 +97,19 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
         Ok(s) if (0.001..=86_400.0).contains(&s) => Ok(Duration::from_secs_f64(s)),
         _ => Err("use a number of seconds from 0.001 to 86400".into()),
     }
+}
+
+/// A time in seconds after which something happens, or 0 if it never does.
+pub fn period(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(0.0) => Ok(Duration::ZERO),
+        _ => seconds(text).map_err(|why| format!("{why}, or 0")),
+    }
+}
+
+/// The unit of long holds, in milliseconds.
+pub fn hold(text: &str) -> Result<Duration, String> {
+    whole(text, 1..=5_000).map(Duration::from_millis)
 }
 
 /// Work as `LOAD/GAP`.

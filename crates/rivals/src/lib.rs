@@ -24,6 +24,7 @@ use lockyard_sim::{Scenario, Sim, Stats};
 use lockyard_torture::{
     Lock, Native, Simulated,
     locktest::{self, Config, Report},
+    locktorture,
 };
 use toys::{Drepper, Mcs, Tas, Ticket};
 
@@ -38,6 +39,12 @@ pub enum Kind {
 
 /// Runs locktest in a scenario, and says what the simulation was.
 pub type Simulate = fn(Scenario, &Config) -> (Report, Stats);
+
+/// Tortures a lock on this machine's threads.
+pub type Torture = fn(&locktorture::Config<'_>) -> locktorture::Report;
+
+/// Tortures a lock in a scenario, and says what the simulation was.
+pub type TortureSimulated = fn(Scenario, &locktorture::Config<'_>) -> (locktorture::Report, Stats);
 
 /// One lock of the list.
 pub struct Entry {
@@ -59,6 +66,10 @@ pub struct Entry {
     /// Runs locktest on a simulated machine, if the lock is generic over its
     /// world.
     pub simulate: Option<Simulate>,
+    /// Tortures it on this machine's threads. Panics as `locktest` does.
+    pub torture: Torture,
+    /// Tortures it on a simulated machine, if it is generic over its world.
+    pub torture_simulated: Option<TortureSimulated>,
 }
 
 impl Entry {
@@ -71,6 +82,8 @@ impl Entry {
             available: || Ok(()),
             locktest: locktest::run::<Native, L>,
             simulate: None,
+            torture: locktorture::run::<Native, L>,
+            torture_simulated: None,
         }
     }
 
@@ -79,6 +92,9 @@ impl Entry {
         Self {
             simulate: Some(|scenario, config| {
                 Simulated::on(scenario, || locktest::run::<Simulated, S>(config))
+            }),
+            torture_simulated: Some(|scenario, config| {
+                Simulated::on(scenario, || locktorture::run::<Simulated, S>(config))
             }),
             ..Self::new::<L>(name, Kind::Toy, size, about)
         }

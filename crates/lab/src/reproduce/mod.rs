@@ -4,7 +4,7 @@
 //! what the paper says of it, and how far the two agree. Nothing in a machine
 //! is fitted to a paper's result, and no paper's result is an input.
 
-mod pairs;
+pub mod pairs;
 mod seed001;
 mod seed003;
 mod text;

@@ -174,7 +174,7 @@ pub struct Spread {
 impl Spread {
     /// Of these, to the nearest `1 / parts`; `None` without any, or when one of
     /// them is not known.
-    fn of(values: impl IntoIterator<Item = Option<f64>>, parts: f64) -> Option<Self> {
+    pub fn of(values: impl IntoIterator<Item = Option<f64>>, parts: f64) -> Option<Self> {
         let values: Vec<f64> = values.into_iter().collect::<Option<_>>()?;
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
