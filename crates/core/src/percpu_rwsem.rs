@@ -92,8 +92,8 @@
 //! What a release does with those that it calls is the policy of seed 002:
 //! [`Handoff`] takes the lock for them; [`Barging`] only wakes them, and whoever is
 //! on a CPU may come first; who loses goes back to the front of the queue.
-//! [`Bounded`] is `Barging` until the first waiter has waited for
-//! [`PATIENCE_MICROS`], and then `Handoff`.
+//! [`Bounded`] is `Barging` until the first waiter has waited for a time that its
+//! user chooses, [`PATIENCE_MICROS`] if he does not, and then `Handoff`.
 
 mod api;
 mod waiting;
@@ -108,8 +108,8 @@ use crate::{
 };
 pub(crate) use waiting::Node;
 
-/// How long a waiter of a [`Bounded`] lock may be overtaken, in microseconds: as in
-/// the mutex.
+/// How long a waiter of a [`Bounded`] lock may be overtaken, in microseconds, unless
+/// its user says otherwise: as in the mutex.
 pub const PATIENCE_MICROS: u32 = crate::mutex::PATIENCE_MICROS;
 
 /// How long readers stay on the slow path after the last writer, in microseconds. A

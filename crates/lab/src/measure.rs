@@ -159,7 +159,8 @@ pub fn quietly<R>(work: impl FnOnce() -> R) -> thread::Result<R> {
     result
 }
 
-fn message(panic: &(dyn Any + Send)) -> String {
+/// What a panic said, in a line.
+pub fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     let first = text.and_then(|t| t.lines().next());

@@ -4,6 +4,7 @@ use lock_api::RawRwLock as Raw;
 use lockyard_core::{
     Platform, RawMutex, RawPercpuRwLock, RawRwLock,
     osq::{Event, Wait},
+    percpu_rwsem::Bounded,
 };
 use lockyard_torture::Lock;
 
@@ -27,6 +28,10 @@ pub type RwLock<P, C> = ReadersWriters<RawRwLock<P, C, Event>>;
 
 /// `lockyard::PercpuRwLock` in the world `P`; `G` is whom a writer leaves it to.
 pub type PercpuRwLock<P, G> = ReadersWriters<RawPercpuRwLock<P, G>>;
+
+/// A bound for seed 002's experiment: first come, first served makes everybody wait
+/// for two seconds there, so that a shorter one would be no different.
+pub type Patient = Bounded<3_000_000>;
 
 /// A lock for readers and writers.
 pub struct ReadersWriters<R>(lock_api::RwLock<R, ()>);

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    ours::{Mutex, PercpuRwLock, RwLock},
+    ours::{Mutex, Patient, PercpuRwLock, RwLock},
     values::World,
 };
 
@@ -205,6 +205,7 @@ pub fn all() -> Vec<Entry> {
             "percpu",
             "for readers, who share nothing; they may overtake for 4 ms",
         ),
+        Entry::percpu::<Patient>("percpu:3s", "the same, but they may overtake for 3 s"),
         Entry::percpu::<Barging>(
             "percpu:barging",
             "the same, but they may overtake for ever (seed 002)",
@@ -353,6 +354,7 @@ mod tests {
             "rwsem",
             "rwsem:trylock",
             "percpu",
+            "percpu:3s",
             "percpu:barging",
             "percpu:handoff",
             "tas",

@@ -31,6 +31,11 @@ pub fn set_policy(policy: Policy) {
     ask(|engine| engine.set_policy(policy));
 }
 
+/// The machine's quota, if it has one, does not limit the active task from now on.
+pub fn exempt() {
+    ask(Engine::exempt);
+}
+
 /// The task of this number, from 0, may run on these CPUs only from now on. If it
 /// is on another, it moves at once. That takes the active task no time.
 ///
@@ -59,6 +64,15 @@ impl Engine {
         if outranked || self.must_wait(task) {
             self.preempt(cpu);
         }
+    }
+
+    fn exempt(&mut self) {
+        let task = self.active;
+        let cpu = self.tasks[task].cpu;
+        self.account(cpu);
+        let state = &mut self.tasks[task];
+        state.limited = false;
+        state.vruntime = self.fleet.cpus[cpu].min_vruntime(false);
     }
 
     fn confine(&mut self, task: TaskIndex, cpus: &[Cpu]) {

@@ -112,7 +112,7 @@ impl Task {
             left: Pending::Step(0),
             policy: spec.policy,
             cpus: (!spec.cpus.is_empty()).then(|| cpus.collect()),
-            limited: spec.limited && quota,
+            limited: quota,
             vruntime: 0,
             token: false,
             parking: false,

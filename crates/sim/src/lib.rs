@@ -42,7 +42,7 @@ use std::fmt;
 use lockyard_core::Event;
 use lockyard_fiber::{Fiber, Stop};
 
-pub use control::{busy, confine, cpus, set_policy};
+pub use control::{busy, confine, cpus, exempt, set_policy};
 pub use engine::{SPENDINGS, Spending};
 pub use machine::{Costs, Hypervisor, Machine, Picos, Quota, Refused, UserSpace};
 pub use scheduler::{Policy, Spec};

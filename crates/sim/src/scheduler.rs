@@ -62,17 +62,12 @@ pub struct Spec {
     pub policy: Policy,
     /// The CPUs that it may run on; all if there are none.
     pub cpus: Vec<Cpu>,
-    /// Whether the machine's quota, if it has one, limits it while it is fair.
-    pub limited: bool,
 }
 
 impl From<Policy> for Spec {
     fn from(policy: Policy) -> Self {
-        Self {
-            policy,
-            cpus: Vec::new(),
-            limited: true,
-        }
+        let cpus = Vec::new();
+        Self { policy, cpus }
     }
 }
 

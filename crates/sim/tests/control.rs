@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use lockyard_core::{Platform, TaskId, Woken};
 use lockyard_sim::{
-    Machine, Policy, Scenario, Sim, Stats, busy, confine, cpus, now_ns, set_policy,
+    Machine, Policy, Quota, Scenario, Sim, Stats, busy, confine, cpus, exempt, now_ns, set_policy,
 };
 
 const MS: u64 = 1_000_000;
@@ -106,6 +106,42 @@ fn a_running_a_queued_and_a_sleeping_task_move() {
     });
     let all: Vec<u64> = done.iter().map(Cell::get).collect();
     assert!(all.iter().all(|&one| (75..=125).contains(&one)), "{all:?}");
+}
+
+/// The shares of one CPU that three limited tasks and one that is not have.
+fn shares(runtime: u64) -> [f64; 4] {
+    let machine = Machine::find("x86-32c").expect("a preset");
+    let mut machine = machine.resized(1, 1);
+    machine.quota = Some(Quota {
+        runtime: runtime * 1_000,
+        period: 100 * MS * 1_000,
+    });
+    let done = [const { Cell::new(0) }; 4];
+    let result = Scenario { machine, seed: 1 }.simulate(&[Policy::Fair; 4], None, |task| {
+        if task == 3 {
+            exempt();
+        }
+        while now_ns() < 1_000 * MS {
+            lockyard_sim::work(461_000); // a millisecond
+            done[task].set(done[task].get() + 1);
+        }
+    });
+    result.expect("all end");
+    let all: u64 = done.iter().map(Cell::get).sum();
+    done.map(|one| one.get() as f64 / all as f64)
+}
+
+#[test]
+fn a_quota_leaves_alone_whom_it_is_not_for() {
+    let [.., free] = shares(20 * MS);
+    assert!((0.72..0.88).contains(&free), "{free}");
+}
+
+#[test]
+fn those_that_a_quota_limits_have_the_weight_of_one() {
+    let [first, .., free] = shares(100 * MS);
+    assert!((0.45..0.55).contains(&free), "{free}");
+    assert!((0.14..0.20).contains(&first), "{first}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Workloads that load locks, measure them and check them: the same source
 //! runs on every [`Host`].
 
+pub mod antagonist;
 pub mod explore;
 pub mod locktest;
 pub mod locktorture;

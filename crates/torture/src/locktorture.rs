@@ -51,6 +51,8 @@ pub struct Config<'a> {
     /// The unit of long holds, from a millisecond to five seconds: the longest
     /// is ten of it.
     pub long_hold: Duration,
+    /// How long tasks keep their CPU busy between an unlock and the next lock.
+    pub gap: Duration,
     /// All tasks run for so long, and pause for so long; zero: they never pause.
     pub stutter: Duration,
     /// Every so often another CPU is the one where no task may run; zero: never.
@@ -238,6 +240,9 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
             Role::Reader => lock.read(section),
         };
         self.board.set(task, At::Outside);
+        if !self.config.gap.is_zero() {
+            H::busy(self.config.gap);
+        }
         let tally = &mut member.tally;
         tally.rounds += 1;
         tally.failures += u64::from(!sound);

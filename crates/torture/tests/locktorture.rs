@@ -22,6 +22,7 @@ const CONFIG: Config<'_> = Config {
     duration: Duration::from_millis(20),
     delays: Delays::None,
     long_hold: Duration::from_millis(20),
+    gap: Duration::ZERO,
     stutter: Duration::ZERO,
     shuffle: Duration::ZERO,
     boost: false,
@@ -104,6 +105,7 @@ fn a_reader_beside_a_writer_is_found() {
 fn our_locks_survive_all_of_it() {
     let config = Config {
         duration: Duration::from_millis(200),
+        gap: Duration::ZERO,
         stutter: 10 * MS,
         shuffle: 7 * MS,
         boost: true,
@@ -128,6 +130,7 @@ fn our_locks_survive_all_of_it() {
 #[test]
 fn threads_survive_all_of_it() {
     let config = Config {
+        gap: Duration::ZERO,
         stutter: 3 * MS,
         shuffle: 2 * MS,
         ..CONFIG
@@ -242,6 +245,7 @@ fn all_tasks_stutter_together() {
     let config = Config {
         duration: SECOND,
         delays: Delays::Old,
+        gap: Duration::ZERO,
         stutter: 100 * MS,
         ..CONFIG
     };

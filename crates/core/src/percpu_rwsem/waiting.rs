@@ -32,8 +32,10 @@ pub struct Handoff;
 /// may be overtaken without bound, which [`Event::Bypassed`] counts.
 pub struct Barging;
 
-/// [`Barging`] with a bound in time: [`super::PATIENCE_MICROS`].
-pub struct Bounded;
+/// [`Barging`] with a bound in time, in microseconds. Where first come, first served
+/// would let everybody wait for longer than the bound, it is just that; so it should
+/// be longer where readers or writers stay inside for long.
+pub struct Bounded<const MICROS: u32 = { super::PATIENCE_MICROS }>;
 
 impl Grant for Handoff {
     const PATIENCE: Patience = Patience::None;
@@ -43,8 +45,8 @@ impl Grant for Barging {
     const PATIENCE: Patience = Patience::Endless;
 }
 
-impl Grant for Bounded {
-    const PATIENCE: Patience = Patience::Micros(super::PATIENCE_MICROS);
+impl<const MICROS: u32> Grant for Bounded<MICROS> {
+    const PATIENCE: Patience = Patience::Micros(MICROS);
 }
 
 /// In the queue.

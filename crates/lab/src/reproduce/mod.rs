@@ -6,6 +6,7 @@
 
 pub mod pairs;
 mod seed001;
+mod seed002;
 mod seed003;
 mod text;
 
@@ -27,21 +28,27 @@ use crate::{failure::Failure, values};
 #[command(override_usage = "lockyard reproduce [OPTIONS] <EXPERIMENT>")]
 pub struct Args {
     /// The experiment, by its seed: 001 (spinners in a mutex's queue wait for
-    /// events instead of polling), 003 (an unlock of a rwsem leaves the queue to
+    /// events instead of polling), 002 (a percpu-rwsem's writer does not hand the
+    /// lock over), 003 (an unlock of a rwsem leaves the queue to
     /// a spinner)
     #[arg(value_parser = experiment)]
     experiment: Option<Experiment>,
 
-    /// Simulated seconds of a run; what is varied beside the experiment itself
-    /// runs for two fifths of that
-    #[arg(long, value_name = "S", default_value = "0.05", value_parser = values::seconds)]
+    /// Simulated seconds of a run [default: 0.05; 600 for 002]; what is varied
+    /// beside the experiment itself runs for a part of that
+    #[arg(long, value_name = "S", value_parser = values::seconds)]
     #[arg(allow_negative_numbers = true)]
-    seconds: Duration,
+    seconds: Option<Duration>,
 
     /// Seeds, from 1 on: each runs everything once
     #[arg(long, value_name = "N", default_value = "3", value_parser = seeds)]
     #[arg(allow_negative_numbers = true)]
     seeds: u32,
+
+    /// Then run the story of 002 on this machine, too: it needs a cgroup with a
+    /// quota
+    #[arg(long)]
+    native: bool,
 
     /// Print one JSON object per row, and one with the verdict
     #[arg(long)]
@@ -53,14 +60,21 @@ pub struct Args {
 enum Experiment {
     #[value(name = "001")]
     Seed001,
+    #[value(name = "002")]
+    Seed002,
     #[value(name = "003")]
     Seed003,
 }
 
 /// Runs the experiment.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.native && !matches!(args.experiment, Some(Experiment::Seed002)) {
+        let line = "--native: only 002 has a part that runs on this machine";
+        return Err(Failure::Usage(line.into()));
+    }
     match args.experiment {
         Some(Experiment::Seed001) => seed001::run(args),
+        Some(Experiment::Seed002) => seed002::run(args),
         Some(Experiment::Seed003) => seed003::run(args),
         None => Err(Failure::Usage(format!("no experiment: use {}", names()))),
     }
@@ -79,6 +93,13 @@ fn names() -> String {
     match &names[..] {
         [one] => one.clone(),
         all => format!("one of {}", all.join(", ")),
+    }
+}
+
+impl Args {
+    /// How long a run lasts, where locktest runs.
+    fn locktest_seconds(&self) -> Duration {
+        self.seconds.unwrap_or(Duration::from_millis(50))
     }
 }
 

@@ -284,11 +284,21 @@ pub struct Effect {
 impl Effect {
     /// Of each pair, then over all.
     fn of(pairs: &[Pair], what: impl Fn(&Run) -> Option<f64>) -> Self {
-        let one = |pair: &Pair| {
-            let (before, after) = (what(&pair.before)?, what(&pair.after)?);
+        Self::between(
+            pairs
+                .iter()
+                .map(|pair| (what(&pair.before), what(&pair.after))),
+        )
+    }
+
+    /// Of each number before and the one after, then over all.
+    pub fn between(pairs: impl IntoIterator<Item = (Option<f64>, Option<f64>)>) -> Self {
+        let one = |(before, after): (Option<f64>, Option<f64>)| {
+            let (before, after) = (before?, after?);
             (before > 0.0).then(|| after / before - 1.0)
         };
-        Spread::of(pairs.iter().map(one), 1e4).map_or_else(Self::default, |spread| Self {
+        let all = pairs.into_iter().map(one);
+        Spread::of(all, 1e4).map_or_else(Self::default, |spread| Self {
             effect: Some(spread.mean),
             effect_sd: spread.sd,
         })

@@ -230,6 +230,7 @@ impl<'a> Plan<'a> {
             duration: self.duration,
             delays: self.args.delays.into(),
             long_hold: self.args.long_hold,
+            gap: Duration::ZERO,
             stutter: self.args.stutter,
             shuffle: self.args.shuffle,
             boost: self.args.boost,

@@ -213,6 +213,54 @@ fn the_wake_check_of_rwsem_is_varied_beside_its_paper() {
 }
 
 #[test]
+fn the_grants_of_percpu_are_tortured_and_their_story_told() {
+    let tiny = ["reproduce", "002", "--seconds", "0.5", "--seeds", "2"];
+    let out = stdout(&[&tiny[..], &["--json"]].concat());
+    let lines: Vec<Value> = out.lines().map(json).collect();
+    let of = |kind: &'static str| lines.iter().filter(move |line| line["type"] == kind);
+    let settings: Vec<String> = of("torture")
+        .map(|row| {
+            assert_eq!(row["before"]["lock"], "percpu:handoff");
+            assert!(
+                number(&row["after"]["writes"]["total"], "mean") > 0.0,
+                "{row}"
+            );
+            let of = ["delays", "of", "gap_us"].map(|key| row[key].to_string());
+            of.join(" ").replace('"', "")
+        })
+        .collect();
+    let each = [
+        "experiment 0",
+        "stutter 0",
+        "idle 0",
+        "gap 3",
+        "gap 10",
+        "gap 50",
+        "gap 200",
+    ];
+    let expected = ["new", "old"].map(|delays| each.map(|each| format!("{delays} {each}")));
+    assert_eq!(settings, expected.concat());
+    let quotas: Vec<_> = of("story")
+        .map(|told| told["quota_cpus"].as_f64())
+        .collect();
+    assert_eq!(quotas, [None, Some(36.0), Some(18.0)].repeat(2));
+    let verdict = of("verdict").next().expect("there is one");
+    assert_eq!(verdict["variants"][0]["writes"]["paper_effect"], 0.6595);
+    assert_eq!(verdict["story"].as_array().map(Vec::len), Some(6));
+
+    let text = stdout(&tiny);
+    for part in [
+        "33,801  56,094  +66.0 %",
+        "11,952  27,845  +133.0 %",
+        "wait p50",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let wide = text.lines().find(|line| line.chars().count() > 110);
+    assert_eq!(wide, None, "{text}");
+}
+
+#[test]
 fn an_interrupt_ends_it_with_what_was_measured() {
     let mut child = start(&["reproduce", "001", "--seconds", "86400"]);
     let mut out = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
@@ -233,8 +281,12 @@ fn an_interrupt_ends_it_with_what_was_measured() {
 #[test]
 fn bad_input_gets_one_line() {
     for (args, names) in [
-        ("", ["no experiment", "use one of 001, 003"]),
-        ("999", ["'999': no such experiment", "use one of 001, 003"]),
+        ("", ["no experiment", "use one of 001, 002, 003"]),
+        (
+            "999",
+            ["'999': no such experiment", "use one of 001, 002, 003"],
+        ),
+        ("001 --native", ["--native", "only 002"]),
         ("001 --seeds 1", ["--seeds '1'", "from 2 to 1000"]),
         ("001 --seconds 0", ["--seconds '0'", "from 0.001 to 86400"]),
         ("001 --machine x", ["'--machine' is not a flag", "--seeds"]),

@@ -122,8 +122,8 @@ impl Plan {
         let [before, after] = <[_; 2]>::try_from(locks).ok().expect("two locks are named");
         let rows = rows(
             &machine,
-            args.seconds.as_secs_f64(),
-            (args.seconds * 2 / 5).as_secs_f64(),
+            args.locktest_seconds().as_secs_f64(),
+            (args.locktest_seconds() * 2 / 5).as_secs_f64(),
         );
         let bench = Bench {
             machine,

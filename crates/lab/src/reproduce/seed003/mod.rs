@@ -102,7 +102,7 @@ impl Plan {
             threads: machine.cpus(),
             load: LOAD,
             gap: 0,
-            seconds: args.seconds.as_secs_f64(),
+            seconds: args.locktest_seconds().as_secs_f64(),
         };
         let bench = Bench {
             machine,
@@ -111,7 +111,7 @@ impl Plan {
             seeds: args.seeds,
         };
         Ok(Self {
-            rows: rows(published, (args.seconds * 2 / 5).as_secs_f64()),
+            rows: rows(published, (args.locktest_seconds() * 2 / 5).as_secs_f64()),
             bench,
         })
     }
