@@ -265,12 +265,20 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
             Role::Writer => writers,
             Role::Reader => readers,
         };
-        let Stay { busy, preempted } = delays.stay(member.role, peers, long_hold, &mut member.dice);
+        let stay = delays.stay(member.role, peers, long_hold, &mut member.dice);
+        let Stay {
+            busy,
+            preempted,
+            sleeps,
+        } = stay;
         if !busy.is_zero() {
             H::busy(busy);
         }
         if preempted {
             H::yield_now();
+        }
+        if !sleeps.is_zero() {
+            H::sleep(sleeps);
         }
     }
 

@@ -23,7 +23,7 @@ use record::{Record, Runs};
 /// How long a run lasts when nothing else is asked for. A simulated machine
 /// needs no time to warm up, and it costs more.
 const SECONDS: Duration = Duration::from_secs(10);
-const SIMULATED: Duration = Duration::from_millis(100);
+const SIMULATED: Duration = Duration::from_secs(1);
 
 /// Torture locks: writers and readers hold them for odd times, and look who else is in
 ///
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(value_name = "LOCK,...", value_parser = registry::parser())]
     lock: Vec<String>,
 
-    /// How long each run lasts, in seconds [default: 10; 0.1 in the simulated
+    /// How long each run lasts, in seconds [default: 10; 1 in the simulated
     /// world]
     #[arg(long, value_name = "S", value_parser = values::seconds)]
     #[arg(allow_negative_numbers = true)]
@@ -107,6 +107,16 @@ enum Delays {
     Old,
     /// Short, and long or interrupted much more often: finds faults soonest
     None,
+}
+
+impl Delays {
+    fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Old => "old",
+            Self::None => "none",
+        }
+    }
 }
 
 impl From<Delays> for locktorture::Delays {
@@ -238,8 +248,16 @@ impl<'a> Plan<'a> {
             hung: &hung,
         };
         let (report, stats) = measure::torture(&self.place, lock, &config)?;
-        let record = Record::new(&self.place, lock.name, &config, run, &report);
-        Ok(record.simulated(&self.place, stats.as_ref()))
+        let measured = (&report, stats.as_ref());
+        let delays = self.args.delays.name();
+        Ok(Record::new(
+            &self.place,
+            lock.name,
+            &config,
+            delays,
+            run,
+            measured,
+        ))
     }
 
     fn title(&self, lock: &Entry, run: u32) -> String {
@@ -251,7 +269,8 @@ impl<'a> Plan<'a> {
         };
         format!(
             "Running locktorture with {name} [runtime = {seconds}s, writers = {writers}, \
-             readers = {readers}{more}]\n"
+             readers = {readers}, delays = {}{more}]\n",
+            self.args.delays.name()
         )
     }
 }

@@ -17,7 +17,7 @@ pub struct Record {
     readers: usize,
     /// How long they did: measured, not planned.
     seconds: f64,
-    delays: String,
+    delays: &'static str,
     long_hold_ms: u64,
     stutter_s: f64,
     shuffle_s: f64,
@@ -78,16 +78,24 @@ impl Record {
         place: &Place,
         lock: &'static str,
         config: &Config<'_>,
+        delays: &'static str,
         run: u32,
-        report: &Report,
+        (report, stats): (&Report, Option<&Stats>),
     ) -> Self {
+        let operations = report.writes.total() + report.reads.total();
+        let simulation = match (place, stats) {
+            (Place::Simulated(machine), Some(stats)) => {
+                Some(Simulation::new(&machine.name, stats, operations))
+            }
+            _ => None,
+        };
         Self {
             world: place.world(),
             lock,
             writers: config.writers,
             readers: config.readers,
             seconds: report.elapsed_ns as f64 / 1e9,
-            delays: format!("{:?}", config.delays).to_lowercase(),
+            delays,
             long_hold_ms: config.long_hold.as_millis() as u64,
             stutter_s: config.stutter.as_secs_f64(),
             shuffle_s: config.shuffle.as_secs_f64(),
@@ -96,20 +104,8 @@ impl Record {
             reads: Side::new(&report.reads),
             run,
             seed: config.seed,
-            simulation: None,
+            simulation,
         }
-    }
-
-    /// With what the simulation was, if it was one.
-    pub fn simulated(self, place: &Place, stats: Option<&Stats>) -> Self {
-        let operations = self.writes.total + self.reads.total;
-        let simulation = match (place, stats) {
-            (Place::Simulated(machine), Some(stats)) => {
-                Some(Simulation::new(&machine.name, stats, operations))
-            }
-            _ => None,
-        };
-        Self { simulation, ..self }
     }
 
     /// The kernel's lines of the run, and one of waits.

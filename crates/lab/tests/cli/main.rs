@@ -8,6 +8,7 @@ mod locktest;
 mod reproduce;
 mod signals;
 mod sim;
+mod torture;
 mod usage;
 mod validate;
 

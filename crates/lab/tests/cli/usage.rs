@@ -108,7 +108,14 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
 fn help_and_version_go_to_stdout() {
     assert!(stdout(&["--help"]).contains("locktest"));
     assert!(stdout(&["--version"]).starts_with("lockyard "));
-    for subcommand in ["locks", "locktest", "compare", "calibrate", "reproduce"] {
+    for subcommand in [
+        "locks",
+        "locktest",
+        "compare",
+        "torture",
+        "calibrate",
+        "reproduce",
+    ] {
         assert!(stdout(&[subcommand, "--help"]).contains("--json"));
     }
 }

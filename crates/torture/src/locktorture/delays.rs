@@ -17,7 +17,8 @@ pub enum Delays {
     /// As before: the same, but a writer stays for a tenth of a long hold.
     Old,
     /// For short runs: whoever is in leaves within a microsecond, but for a
-    /// tenth of a long hold once in 64, and is preempted once in 16.
+    /// tenth of a long hold once in 256, is preempted once in 16, and as often
+    /// sleeps for up to 100 microseconds.
     None,
 }
 
@@ -35,6 +36,18 @@ pub(super) struct Stay {
     pub(super) busy: Duration,
     /// Then it lets others run.
     pub(super) preempted: bool,
+    /// Then it sleeps for so long.
+    pub(super) sleeps: Duration,
+}
+
+impl Stay {
+    fn new(busy: Duration, preempted: bool) -> Self {
+        Self {
+            busy,
+            preempted,
+            sleeps: Duration::ZERO,
+        }
+    }
 }
 
 impl Delays {
@@ -47,13 +60,10 @@ impl Delays {
         dice: &mut Rng,
     ) -> Stay {
         let tasks = tasks as u64;
-        let mut once_in = |n: u64| dice.u64(0..n) == 0;
         if self == Self::None {
-            let (long, preempted) = (once_in(64), once_in(16));
-            let short = Duration::from_nanos(dice.u64(0..1_000));
-            let busy = if long { long_hold / 10 } else { short };
-            return Stay { busy, preempted };
+            return Self::short(long_hold, dice);
         }
+        let mut once_in = |n: u64| dice.u64(0..n) == 0;
         let long = once_in(tasks * 2_000 * long_hold.as_millis() as u64);
         let busy = match (role, long) {
             (Role::Writer, true) => long_hold * 10,
@@ -63,7 +73,23 @@ impl Delays {
             (Role::Reader, false) => long_hold / 2,
         };
         let preempted = role == Role::Writer && once_in(tasks * 20_000);
-        Stay { busy, preempted }
+        Stay::new(busy, preempted)
+    }
+
+    fn short(long_hold: Duration, dice: &mut Rng) -> Stay {
+        let short = Duration::from_nanos(dice.u64(0..1_000));
+        let busy = match dice.u8(..) {
+            0 => long_hold / 10,
+            _ => short,
+        };
+        match dice.u8(0..16) {
+            0 => Stay::new(busy, true),
+            1 => Stay {
+                sleeps: Duration::from_nanos(dice.u64(0..100_000)),
+                ..Stay::new(busy, false)
+            },
+            _ => Stay::new(busy, false),
+        }
     }
 }
 
@@ -104,9 +130,11 @@ mod tests {
     #[test]
     fn without_delays_stays_are_short_and_now_and_then_long() {
         let long = seen(Delays::None, Role::Writer, 9, |stay| stay.busy == HOLD / 10);
-        assert!((5_900..6_600).contains(&long), "{long}");
+        assert!((1_400..1_720).contains(&long), "{long}");
         let preempted = seen(Delays::None, Role::Reader, 9, |stay| stay.preempted);
         assert!((24_200..25_800).contains(&preempted), "{preempted}");
+        let sleeps = seen(Delays::None, Role::Reader, 9, |stay| !stay.sleeps.is_zero());
+        assert!((24_200..25_800).contains(&sleeps), "{sleeps}");
         let short = |stay: &Stay| stay.busy < Duration::from_micros(1);
         assert_eq!(seen(Delays::None, Role::Reader, 9, short), 400_000 - long);
     }
