@@ -178,11 +178,11 @@ fn a_machine_and_a_lock_must_go_with_the_world() {
         ),
         (
             "locktest --world sim --machine x86-32c --lock mutex,std",
-            ["'std'", "mutex, mutex:poll, tas, ticket, mcs, drepper"],
+            ["'std'", "percpu:handoff, tas, ticket, mcs, drepper"],
         ),
         (
             "compare --world sim --machine x86-32c --lock nsync",
-            ["'nsync'", "mutex, mutex:poll, tas, ticket, mcs, drepper"],
+            ["'nsync'", "percpu:handoff, tas, ticket, mcs, drepper"],
         ),
         (
             "locktest --world sim --machine x86-32c --threads 9000",

@@ -31,7 +31,7 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
         (
             "locktest --lock mutx",
             [
-                "'mutx' is not a lock: use one of mutex, mutex:poll, std",
+                "'mutx' is not a lock: use one of mutex, mutex:poll, rwsem",
                 "did you mean 'mutex'?",
             ],
         ),
