@@ -7,12 +7,13 @@ use anyhow::ensure;
 
 use crate::variants::{Catch, Models, Suite, Tree, Verdict};
 
+mod torture;
 mod twin;
 
 use twin::Twin;
 
 /// Puts each fault into a copy of the locks, and prints what its model says, and
-/// with `all` its exploration; with names, only those. Returns whether all were
+/// with `all` its exploration and the lab's torture; with names, only those. Returns whether all were
 /// caught.
 pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
     let mut twins = twin::read(root)?;
@@ -30,10 +31,7 @@ pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
         match judge(&mut tree, twin, all) {
             Ok(catches) => {
                 for catch in catches {
-                    println!(
-                        "{:24} {} in execution {}: {}",
-                        twin.name, catch.model, catch.execution, catch.what
-                    );
+                    println!("{:24} {catch}", twin.name);
                 }
             }
             Err(error) => {
@@ -47,8 +45,8 @@ pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
 }
 
 /// How the twin's model fails, and, if it has none or with `all`, its
-/// exploration; an error when one does not.
-fn judge(tree: &mut Tree, twin: &Twin, all: bool) -> anyhow::Result<Vec<Catch>> {
+/// exploration, and with `all` torture; an error when one does not.
+fn judge(tree: &mut Tree, twin: &Twin, all: bool) -> anyhow::Result<Vec<String>> {
     tree.change(&twin.texts(tree)?)?;
     let mut catches = Vec::new();
     if let Some(model) = &twin.model {
@@ -59,6 +57,11 @@ fn judge(tree: &mut Tree, twin: &Twin, all: bool) -> anyhow::Result<Vec<Catch>> 
     {
         catches.push(fails(tree, Suite::Explorations, exploration, twin)?);
     }
+    if let Some(lock) = &twin.torture
+        && all
+    {
+        catches.push(torture::fails(tree, lock, twin)?);
+    }
     ensure!(
         !catches.is_empty(),
         "it names neither a model nor an exploration"
@@ -66,14 +69,18 @@ fn judge(tree: &mut Tree, twin: &Twin, all: bool) -> anyhow::Result<Vec<Catch>> 
     Ok(catches)
 }
 
-fn fails(tree: &Tree, suite: Suite, name: &str, twin: &Twin) -> anyhow::Result<Catch> {
+fn fails(tree: &Tree, suite: Suite, name: &str, twin: &Twin) -> anyhow::Result<String> {
     let models = Models::build(tree, suite)?;
     ensure!(
         models.names().iter().any(|known| known == name),
         "no {name} among the quick ones"
     );
     match models.run(&[name])? {
-        Verdict::Caught(catch) => Ok(catch),
+        Verdict::Caught(Catch {
+            model,
+            execution,
+            what,
+        }) => Ok(format!("{model} in execution {execution}: {what}")),
         Verdict::Passed => anyhow::bail!("{name} passes, although: {}", twin.what),
         Verdict::TimedOut(_) => anyhow::bail!("{name} does not end"),
     }

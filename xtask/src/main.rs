@@ -42,7 +42,8 @@ enum Chore {
     /// Puts known faults into the locks, one by one, and demands that the
     /// models find them; that takes five minutes
     Busted {
-        /// Demand it of the simulator's explorations, too; that takes ten
+        /// Demand it of the simulator's explorations and of its torture, too;
+        /// that takes a quarter of an hour
         #[arg(long)]
         all: bool,
         /// Faults in crates/torture/busted; all if none is given

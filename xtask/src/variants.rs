@@ -6,5 +6,5 @@ mod models;
 mod tree;
 
 pub use code::Code;
-pub use models::{Catch, Models, Suite, Verdict};
+pub use models::{Catch, Models, Suite, Verdict, compile};
 pub use tree::Tree;

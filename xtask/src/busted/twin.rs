@@ -25,6 +25,9 @@ pub struct Twin {
     /// The exploration of the simulator that must fail; none where the fault
     /// does not show under sequential consistency, or seldom.
     pub exploration: Option<String>,
+    /// The lock whose torture in the simulator fails; none where it does not
+    /// find the fault.
+    pub torture: Option<String>,
     edits: Vec<Edit>,
 }
 

@@ -74,24 +74,9 @@ impl Models {
             Suite::Models => ("check", "models"),
             Suite::Explorations => ("torture", "explore"),
         };
-        let output = Command::new("cargo")
-            .args(["test", "--release", "--no-run", "--test", test])
-            .args(["--package", &format!("lockyard-{package}")])
-            .args(["--message-format=json", "--target-dir"])
-            .arg(tree.target())
-            // A variant differs little from the one before it.
-            .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true")
-            .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
-            .current_dir(tree.root())
-            .output()
-            .context("cannot start cargo")?;
-        if !output.status.success() {
-            bail!("{}", String::from_utf8_lossy(&output.stderr));
-        }
-        let messages = String::from_utf8(output.stdout)?;
-        let binary = messages.lines().find_map(|line| executable(line, test));
+        let args = format!("test --release --no-run --test {test} --package lockyard-{package}");
         let mut models = Self {
-            binary: binary.context("cargo names no executable")?,
+            binary: compile(tree, &args, test)?,
             directory: tree.root().join("crates").join(package),
             names: Vec::new(),
         };
@@ -209,10 +194,34 @@ impl Models {
     }
 }
 
-/// The path in a message of cargo's that names the executable of the models.
-fn executable(message: &str, test: &str) -> Option<PathBuf> {
+/// Compiles with the tree as it is, by these arguments of cargo's, and returns
+/// the executable that is named so.
+///
+/// # Errors
+/// What the compiler says.
+pub fn compile(tree: &Tree, args: &str, name: &str) -> anyhow::Result<PathBuf> {
+    let output = Command::new("cargo")
+        .args(args.split_whitespace())
+        .args(["--message-format=json", "--target-dir"])
+        .arg(tree.target())
+        // A variant differs little from the one before it.
+        .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true")
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+        .current_dir(tree.root())
+        .output()
+        .context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let messages = String::from_utf8(output.stdout)?;
+    let binary = messages.lines().find_map(|line| executable(line, name));
+    binary.context("cargo names no executable")
+}
+
+/// The path in a message of cargo's that names the executable of that name.
+fn executable(message: &str, name: &str) -> Option<PathBuf> {
     let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    (message["target"]["name"] == test).then_some(())?;
+    (message["target"]["name"] == name).then_some(())?;
     message["executable"].as_str().map(PathBuf::from)
 }
 
