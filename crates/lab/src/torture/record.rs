@@ -173,9 +173,8 @@ impl Runs {
         let &(first, _) = self.failed.first()?;
         let times: u64 = self.failed.iter().map(|(_, fail)| fail).sum();
         Some(format!(
-            "{} let in who should not be, {} times in {} of {} runs, first in run {first}",
+            "{} let in who should not be in {} of {} runs, first in run {first}: Fail = {times}",
             self.lock,
-            format::count(times),
             self.failed.len(),
             self.runs
         ))
@@ -241,5 +240,17 @@ mod tests {
              W    4            1            4          2.5          2.5         1.29\n"
         );
         assert_eq!(Runs::of("a").table(), None);
+    }
+
+    #[test]
+    fn a_lock_that_fails_is_named_with_its_first_run() {
+        let runs = Runs {
+            runs: 9,
+            failed: vec![(3, 2), (4, 1)],
+            ..Runs::of("a")
+        };
+        let line = "a let in who should not be in 2 of 9 runs, first in run 3: Fail = 3";
+        assert_eq!(runs.failure().as_deref(), Some(line));
+        assert_eq!(Runs::of("a").failure(), None);
     }
 }
