@@ -37,6 +37,9 @@ const BOOST: usize = 50;
 /// rightly stand still.
 const GENEROUS: Duration = Duration::from_secs(30);
 
+/// So many tasks that hang are named, and the others counted.
+const MOST: usize = 8;
+
 /// What a run does.
 #[derive(Clone, Copy)]
 pub struct Config<'a> {
@@ -342,16 +345,21 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
         if active.is_empty() || still < GENEROUS + 10 * long_hold + stutter {
             return;
         }
-        let tasks = active.iter().map(|&(task, at)| match self.role(task) {
-            Role::Writer => format!("writer {} {at}", task + 1),
-            Role::Reader => format!("reader {} {at}", task - self.config.writers + 1),
-        });
-        let tasks: Vec<_> = tasks.collect();
-        let seconds = still.as_secs();
-        hung(&format!(
-            "nobody got on for {seconds} s: {}",
-            tasks.join(", ")
-        ));
+        let shown = active.iter().take(MOST);
+        let mut tasks: Vec<_> = shown.map(|&(task, at)| self.doing(task, at)).collect();
+        if active.len() > MOST {
+            tasks.push(format!("and {} more", active.len() - MOST));
+        }
+        let (seconds, tasks) = (still.as_secs(), tasks.join(", "));
+        hung(&format!("nobody got on for {seconds} s: {tasks}"));
+    }
+
+    fn doing(&self, task: usize, at: At) -> String {
+        let (kind, number) = match self.role(task) {
+            Role::Writer => ("writer", task),
+            Role::Reader => ("reader", task - self.config.writers),
+        };
+        format!("{kind} {} {}", number + 1, at.name())
     }
 
     fn report(&self, elapsed_ns: u64) -> Report {

@@ -65,11 +65,13 @@ pub struct Args {
     long_hold: Duration,
 
     /// All threads run for so many seconds, and pause for as many; 0: never
+    /// (the kernel's default is 5 jiffies, 0.02 at 250 Hz)
     #[arg(long, value_name = "S", default_value = "5", value_parser = values::period)]
     #[arg(allow_negative_numbers = true)]
     stutter: Duration,
 
-    /// Keep the threads off another CPU every so many seconds; 0: never
+    /// Keep the threads off another CPU every so many seconds; 0: never (the
+    /// kernel's default is 3 jiffies, 0.012 at 250 Hz)
     #[arg(long, value_name = "S", default_value = "3", value_parser = values::period)]
     #[arg(allow_negative_numbers = true)]
     shuffle: Duration,

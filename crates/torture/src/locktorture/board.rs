@@ -21,7 +21,8 @@ pub(super) enum At {
 impl At {
     const ALL: [Self; 4] = [Self::Outside, Self::Waits, Self::Inside, Self::Ended];
 
-    fn name(self) -> &'static str {
+    /// It, as a verb.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Outside => "is outside",
             Self::Waits => "waits for the lock",
@@ -62,12 +63,13 @@ impl Board {
     }
 
     /// For how long no task has got on, as far as calls of this have seen; the
-    /// tasks that have not ended, by number.
-    pub(super) fn stands_still(&self) -> (Duration, Vec<(usize, &'static str)>) {
+    /// tasks that have not ended, by number, those that wait last.
+    pub(super) fn stands_still(&self) -> (Duration, Vec<(usize, At)>) {
         let now: Vec<u64> = self.slots.iter().map(|slot| slot.0.load(Relaxed)).collect();
         let tasks = (0..).zip(&now).map(|(task, &slot)| (task, Self::at(slot)));
         let active = tasks.filter(|&(_, at)| at != At::Ended);
-        let active = active.map(|(task, at)| (task, at.name())).collect();
+        let mut active: Vec<_> = active.collect();
+        active.sort_by_key(|&(_, at)| at == At::Waits);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.0 != now {
             *seen = (now, Instant::now());
@@ -89,7 +91,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2));
         let (still, active) = board.stands_still();
         assert!(still >= Duration::from_millis(2));
-        assert_eq!(active, [(0, "waits for the lock"), (2, "is outside")]);
+        assert_eq!(active, [(2, At::Outside), (0, At::Waits)]);
         // The same again is progress.
         board.set(0, At::Waits);
         let begin = Instant::now();
