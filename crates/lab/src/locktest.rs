@@ -54,6 +54,12 @@ pub struct Args {
     #[arg(allow_negative_numbers = true)]
     gap: u32,
 
+    /// Percentage of the operations that only read; a lock that readers do not
+    /// share is taken for them as for writers
+    #[arg(long, value_name = "PCT", default_value = "0", value_parser = values::percentage)]
+    #[arg(allow_negative_numbers = true)]
+    read: u32,
+
     #[command(flatten)]
     place: place::Flags,
 
@@ -188,6 +194,7 @@ impl<'a> Plan<'a> {
             duration: self.duration,
             load,
             gap,
+            read_pct: self.args.read,
             sample: (self.args.sample).unwrap_or_else(|| self.place.sampling(load, gap)),
             seed: self.args.seed.wrapping_add(u64::from(run) - 1),
         };
@@ -209,6 +216,10 @@ impl<'a> Plan<'a> {
         let Args {
             load, gap, runs, ..
         } = *self.args;
+        let mut reads = String::new();
+        if self.args.read > 0 {
+            reads = format!(", r% = {}%", self.args.read);
+        }
         let mut more = String::new();
         if gap > 0 {
             more += &format!(", gap = {gap}");
@@ -217,6 +228,6 @@ impl<'a> Plan<'a> {
             more += &format!(", run = {run} of {runs}");
         }
         let (name, seconds) = (lock.name, self.duration.as_secs_f64());
-        format!("Running locktest with {name} [runtime = {seconds}s, load = {load}{more}]\n")
+        format!("Running locktest with {name} [runtime = {seconds}s{reads}, load = {load}{more}]\n")
     }
 }

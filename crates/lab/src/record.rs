@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lockyard_torture::locktest::Config;
+use lockyard_torture::locktest::{Config, Report};
 use serde::Serialize;
 
 use crate::{
@@ -24,7 +24,7 @@ pub struct Record {
     pub load: u32,
     /// Work units outside.
     pub gap: u32,
-    /// Percentage of readers: 0, as a mutex has none.
+    /// Percentage of the operations that only read.
     pub read_pct: u32,
     /// Operations of the thread that made the fewest.
     pub ops_min: u64,
@@ -51,12 +51,83 @@ pub struct Record {
     /// How many waits were sampled. With fewer than a thousand, `wait_p999_ns`
     /// is the longest of them.
     pub wait_samples: u64,
+    /// Readers and writers apart, where there were to be readers.
+    #[serde(flatten)]
+    pub apart: Option<Apart>,
     /// The rare paths taken, when they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Events>,
     /// In the simulated world: what the simulation was.
     #[serde(flatten)]
     pub simulation: Option<Simulation>,
+}
+
+/// The operations and waits of readers, and those of writers. Of waits that
+/// were not sampled nothing is known.
+#[derive(Clone, Debug, Serialize)]
+pub struct Apart {
+    /// Operations that only read.
+    pub reads: u64,
+    /// Operations that wrote.
+    pub writes: u64,
+    /// As `wait_p50_ns`, of readers.
+    pub read_wait_p50_ns: Option<u64>,
+    /// As `wait_p999_ns`, of readers.
+    pub read_wait_p999_ns: Option<u64>,
+    /// As `wait_max_ns`, of readers.
+    pub read_wait_max_ns: Option<u64>,
+    /// As `wait_samples`, of readers.
+    pub read_wait_samples: u64,
+    /// As `wait_p50_ns`, of writers.
+    pub write_wait_p50_ns: Option<u64>,
+    /// As `wait_p999_ns`, of writers.
+    pub write_wait_p999_ns: Option<u64>,
+    /// As `wait_max_ns`, of writers.
+    pub write_wait_max_ns: Option<u64>,
+    /// As `wait_samples`, of writers.
+    pub write_wait_samples: u64,
+}
+
+impl Apart {
+    fn new(report: &Report) -> Self {
+        let [read, write] = [&report.read_waits, &report.write_waits].map(|waits| {
+            let at = |quantile| (!waits.is_empty()).then(|| waits.value_at_quantile(quantile));
+            [at(0.5), at(0.999), at(1.0)]
+        });
+        Self {
+            reads: report.reads,
+            writes: report.writes(),
+            read_wait_p50_ns: read[0],
+            read_wait_p999_ns: read[1],
+            read_wait_max_ns: read[2],
+            read_wait_samples: report.read_waits.len(),
+            write_wait_p50_ns: write[0],
+            write_wait_p999_ns: write[1],
+            write_wait_max_ns: write[2],
+            write_wait_samples: report.write_waits.len(),
+        }
+    }
+
+    /// Its lines, which begin as those of the run do.
+    fn text(&self, head: &str) -> String {
+        let side = |name, ops, [p50, p999, max]: [Option<u64>; 3]| {
+            let time = |ns: Option<u64>| ns.map_or("not sampled".into(), format::time);
+            let (p50, p999, max) = (time(p50), time(p999), time(max));
+            let ops = format::count(ops);
+            format!("{head}, {name} = {ops}; Wait p50/p99.9/Max = {p50}/{p999}/{max}\n")
+        };
+        let reads = [
+            self.read_wait_p50_ns,
+            self.read_wait_p999_ns,
+            self.read_wait_max_ns,
+        ];
+        let writes = [
+            self.write_wait_p50_ns,
+            self.write_wait_p999_ns,
+            self.write_wait_max_ns,
+        ];
+        side("Reads", self.reads, reads) + &side("Writes", self.writes, writes)
+    }
 }
 
 impl Record {
@@ -70,6 +141,7 @@ impl Record {
     ) -> Self {
         let Measured { report, stats } = measured;
         let threads = config.threads;
+        let waits = report.waits();
         let simulation = match (place, stats) {
             (Place::Simulated(machine), Some(stats)) => {
                 Some(Simulation::new(&machine.name, stats, report.total()))
@@ -83,19 +155,20 @@ impl Record {
             seconds: report.elapsed_ns as f64 / 1e9,
             load: config.load,
             gap: config.gap,
-            read_pct: 0,
+            read_pct: config.read_pct,
             ops_min: report.ops.iter().copied().min().unwrap_or(0),
             ops_mean: rounded(report.total() as f64 / threads as f64, 1e3),
             ops_max: report.ops.iter().copied().max().unwrap_or(0),
             rate_kops: rounded(report.rate() / 1e3, 1e3),
-            wait_p50_ns: report.waits.value_at_quantile(0.5),
-            wait_p999_ns: report.waits.value_at_quantile(0.999),
-            wait_max_ns: report.waits.max(),
+            wait_p50_ns: waits.value_at_quantile(0.5),
+            wait_p999_ns: waits.value_at_quantile(0.999),
+            wait_max_ns: waits.max(),
             jain: rounded(report.jain(), 1e6),
             run,
             seed: config.seed,
             sample: config.sample,
-            wait_samples: report.waits.len(),
+            wait_samples: waits.len(),
+            apart: (config.read_pct > 0).then(|| Apart::new(report)),
             events: None,
             simulation,
         }
@@ -119,6 +192,9 @@ impl Record {
             format::time(self.wait_max_ns),
             self.jain,
         );
+        if let Some(apart) = &self.apart {
+            text += &apart.text(&head);
+        }
         if let Some(simulation) = &self.simulation {
             text += &simulation.text(&head);
         }

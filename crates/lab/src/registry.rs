@@ -315,6 +315,7 @@ mod tests {
             duration: Duration::from_millis(1),
             load: 1000, // longer than a core may keep a line to itself
             gap: 0,
+            read_pct: 0,
             sample: 32,
             seed: 7,
         };

@@ -91,6 +91,11 @@ pub fn units(text: &str) -> Result<u32, String> {
     whole(text, 0..=10_000_000)
 }
 
+/// A percentage.
+pub fn percentage(text: &str) -> Result<u32, String> {
+    whole(text, 0..=100)
+}
+
 /// A time in seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {

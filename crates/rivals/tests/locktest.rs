@@ -11,6 +11,7 @@ fn survives(entry: &Entry, load: u32) {
         duration: Duration::from_millis(50),
         load,
         gap: load,
+        read_pct: 0,
         sample: 32,
         seed: 1,
     };

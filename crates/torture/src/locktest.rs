@@ -1,6 +1,7 @@
 //! The microbenchmark of seeds 001 and 003: tasks loop lock, work, unlock, work.
 
 use std::{
+    cell::Cell,
     hint::black_box,
     sync::{
         Mutex,
@@ -25,6 +26,8 @@ pub struct Config {
     pub load: u32,
     /// Work units between an unlock and the next lock.
     pub gap: u32,
+    /// Percentage of the operations that only read, from 0 to 100.
+    pub read_pct: u32,
     /// One acquisition in so many, on average, has its wait measured.
     pub sample: u32,
     /// Seed of the sampling.
@@ -38,14 +41,30 @@ pub struct Report {
     pub elapsed_ns: u64,
     /// Lock operations of each task.
     pub ops: Vec<u64>,
-    /// Sampled waits for the lock, in nanoseconds.
-    pub waits: Histogram<u64>,
+    /// How many of all tasks' operations only read.
+    pub reads: u64,
+    /// Sampled waits of readers for the lock, in nanoseconds.
+    pub read_waits: Histogram<u64>,
+    /// Sampled waits of writers for the lock, in nanoseconds.
+    pub write_waits: Histogram<u64>,
 }
 
 impl Report {
     /// Lock operations of all tasks together.
     pub fn total(&self) -> u64 {
         self.ops.iter().sum()
+    }
+
+    /// Lock operations that changed the payload.
+    pub fn writes(&self) -> u64 {
+        self.total() - self.reads
+    }
+
+    /// All sampled waits for the lock, in nanoseconds.
+    pub fn waits(&self) -> Histogram<u64> {
+        let mut all = self.write_waits.clone();
+        all.add(&self.read_waits).expect(GROWS);
+        all
     }
 
     /// Lock operations per second, all tasks together.
@@ -78,55 +97,132 @@ struct Padded<W>(W);
 /// Runs the benchmark.
 ///
 /// # Panics
-/// When the lock let two tasks in at once: the payload lost an update.
+/// When the lock let a writer in beside somebody else: the payload lost an
+/// update, or changed under a reader.
 pub fn run<H: Host, L: Lock>(config: &Config) -> Report {
     let shared = Contended {
         lock: L::new(),
         payload: Padded(H::Word::ZERO),
     };
+    let contend = match config.read_pct {
+        0 => contend::<H, L, Writers>,
+        100 => contend::<H, L, Readers>,
+        _ => contend::<H, L, Both>,
+    };
     let stop = AtomicBool::new(false);
-    let results = Mutex::new((vec![0; config.threads], waits()));
+    let all = Mutex::new((vec![0; config.threads], Tally::new()));
     let elapsed_ns = H::run(config.threads, config.duration, &stop, &|task| {
-        let (ops, sampled) = contend::<H, L>(&shared, config, task, &stop);
-        let mut all = results.lock().expect("no task panics while it reports");
-        all.0[task] = ops;
-        all.1.add(sampled).expect("both histograms grow");
+        let tally = contend(&shared, config, task, &stop);
+        let mut all = all.lock().expect("no task panics while it reports");
+        all.0[task] = tally.ops;
+        all.1.add(&tally);
     });
-    let (ops, waits) = results.into_inner().expect("no task panicked");
+    let (ops, tally) = all.into_inner().expect("no task panicked");
     let report = Report {
         elapsed_ns,
         ops,
-        waits,
+        reads: tally.reads,
+        read_waits: tally.read_waits,
+        write_waits: tally.write_waits,
     };
+    assert_eq!(tally.torn, 0, "the lock let a writer in beside a reader");
     assert_eq!(
         shared.payload.0.load(Ordering::Relaxed), // all tasks have ended
-        report.total() as u32,
+        report.writes() as u32,
         "the lock let two tasks in at once"
     );
     report
 }
 
-fn waits() -> Histogram<u64> {
-    Histogram::new(3).expect("3 significant digits are valid")
+/// What one task counted, or all of them.
+struct Tally {
+    ops: u64,
+    reads: u64,
+    /// Reads under which the payload changed.
+    torn: u64,
+    read_waits: Histogram<u64>,
+    write_waits: Histogram<u64>,
 }
 
-fn contend<H: Host, L: Lock>(
+const GROWS: &str = "the histogram grows";
+
+impl Tally {
+    fn new() -> Self {
+        let waits = || Histogram::new(3).expect("3 significant digits are valid");
+        Self {
+            ops: 0,
+            reads: 0,
+            torn: 0,
+            read_waits: waits(),
+            write_waits: waits(),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.reads += other.reads;
+        self.torn += other.torn;
+        self.read_waits.add(&other.read_waits).expect(GROWS);
+        self.write_waits.add(&other.write_waits).expect(GROWS);
+    }
+}
+
+/// Who reads and who writes: a type, so that a loop of writers alone, which is
+/// what a mutex is measured with, is compiled as if there were no readers.
+trait Mix {
+    /// Whether the next operation only reads.
+    fn reads(percentage: u32, dice: &mut Dice) -> bool;
+}
+
+struct Writers;
+struct Readers;
+struct Both;
+
+impl Mix for Writers {
+    #[inline(always)]
+    fn reads(_: u32, _: &mut Dice) -> bool {
+        false
+    }
+}
+
+impl Mix for Readers {
+    #[inline(always)]
+    fn reads(_: u32, _: &mut Dice) -> bool {
+        true
+    }
+}
+
+impl Mix for Both {
+    #[inline(always)]
+    fn reads(percentage: u32, dice: &mut Dice) -> bool {
+        dice.below(100) < percentage
+    }
+}
+
+fn contend<H: Host, L: Lock, M: Mix>(
     shared: &Contended<L, H::Word>,
     config: &Config,
     task: usize,
     stop: &AtomicBool,
-) -> (u64, Histogram<u64>) {
+) -> Tally {
     let Config { load, gap, .. } = *config;
     let Contended { lock, payload } = shared;
-    let mut waits = waits();
+    let mut tally = Tally::new();
     let mut dice = Dice::new(config.seed, task);
-    let mut ops = 0;
+    // Of their own, so that they stay in registers.
+    let (mut ops, mut reads, torn) = (0, 0, Cell::new(0));
     let mut chain = 1;
     // The update is not atomic on purpose: the lock must make it so.
-    let section = |chain| {
+    let write = |chain| {
         let n = payload.0.load(Ordering::Relaxed);
         let chain = H::work(load, chain);
         payload.0.store(n.wrapping_add(1), Ordering::Relaxed);
+        chain
+    };
+    let read = |chain| {
+        let n = payload.0.load(Ordering::Relaxed);
+        let chain = H::work(load, chain);
+        torn.set(torn.get() + u64::from(payload.0.load(Ordering::Relaxed) != n));
         chain
     };
     'run: loop {
@@ -134,27 +230,43 @@ fn contend<H: Host, L: Lock>(
             if stop.load(Ordering::Relaxed) {
                 break 'run;
             }
-            chain = lock.with(|| section(chain));
+            chain = if M::reads(config.read_pct, &mut dice) {
+                reads += 1;
+                lock.read(|| read(chain))
+            } else {
+                lock.with(|| write(chain))
+            };
             ops += 1;
             chain = H::work(gap, chain);
         }
         if stop.load(Ordering::Relaxed) {
             break;
         }
+        let only_reads = M::reads(config.read_pct, &mut dice);
         let begin = H::now_ns();
-        let (end, result) = lock.with(|| (H::now_ns(), section(chain)));
+        let (waits, (end, result)) = if only_reads {
+            reads += 1;
+            let timed = lock.read(|| (H::now_ns(), read(chain)));
+            (&mut tally.read_waits, timed)
+        } else {
+            let timed = lock.with(|| (H::now_ns(), write(chain)));
+            (&mut tally.write_waits, timed)
+        };
         ops += 1;
-        waits
-            .record(end.saturating_sub(begin))
-            .expect("the histogram grows");
+        waits.record(end.saturating_sub(begin)).expect(GROWS);
         chain = H::work(gap, result);
     }
     black_box(chain);
-    (ops, waits)
+    Tally {
+        ops,
+        reads,
+        torn: torn.get(),
+        ..tally
+    }
 }
 
 /// A small generator for the sampling, so that it never beats in time with
-/// what it samples.
+/// what it samples, and for who reads.
 struct Dice(u64);
 
 impl Dice {

@@ -158,6 +158,7 @@ impl Plan {
             duration: Duration::from_millis(5),
             load: 1,
             gap: 1,
+            read_pct: 0,
             sample: self.place.sampling(1, 1),
             seed: self.seed,
         }
@@ -170,6 +171,7 @@ impl Plan {
             duration: self.duration(point.threads),
             load: point.work.load,
             gap: point.work.gap,
+            read_pct: 0,
             sample: self.place.sampling(point.work.load, point.work.gap),
             seed: self.seed.wrapping_add(u64::from(round) - 1),
         }

@@ -33,6 +33,7 @@ fn raw(round: u32, load: u32, threads: usize, lock: &'static str, kops: f64, tai
         seed: 1,
         sample: 32,
         wait_samples: 5000,
+        apart: None,
         events: None,
         simulation: None,
     };

@@ -152,6 +152,7 @@ impl Bench {
             duration: Duration::from_secs_f64(seconds),
             load,
             gap,
+            read_pct: 0,
             sample: place.sampling(load, gap),
             seed: seed.into(),
         };

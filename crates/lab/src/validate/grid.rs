@@ -197,6 +197,7 @@ impl Grid {
             duration: self.seconds,
             load: at.work.load,
             gap: at.work.gap,
+            read_pct: 0,
             sample: place.sampling(at.work.load, at.work.gap),
             seed: self.seed.wrapping_add(u64::from(round) - 1),
         }
