@@ -170,7 +170,7 @@ impl From<rivals::Entry> for Entry {
                 rivals::Kind::Rival => Kind::Rival,
                 rivals::Kind::Toy => Kind::Toy,
             },
-            shared: false,
+            shared: entry.shared,
             size: entry.size,
             about: entry.about,
             available: entry.available,
@@ -215,8 +215,8 @@ pub fn all() -> Vec<Entry> {
             "the same, but the waker takes it for the waiter (before seed 002)",
         ),
     ];
-    let rivals = rivals::mutexes().into_iter().map(Entry::from);
-    ours.into_iter().chain(rivals).collect()
+    let rivals = rivals::mutexes().into_iter().chain(rivals::rwlocks());
+    ours.into_iter().chain(rivals.map(Entry::from)).collect()
 }
 
 /// The parser of `--lock`: a name, or an error that lists the valid ones.

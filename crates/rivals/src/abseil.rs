@@ -1,13 +1,16 @@
-//! The mutex of Abseil, Google's C++ library.
+//! The mutex of Abseil, Google's C++ library, which readers may share.
 
 use std::{ffi::c_int, sync::OnceLock};
 
 use libloading::Library;
 
-use crate::dynamic::{Calls, Dynamic, Object, open};
+use crate::dynamic::{Calls, Dynamic, Names, Object, Shared, open};
 
 /// `absl::Mutex` of the C++ library Abseil.
 pub type Abseil = Dynamic<Mutex>;
+
+/// `absl::Mutex` with its readers.
+pub type AbseilRw = Shared<Mutex>;
 
 /// `absl::Mutex`: one `std::atomic<intptr_t>`.
 #[repr(transparent)]
@@ -57,17 +60,16 @@ fn load_release(release: &str) -> Option<Calls> {
 
 fn find(library: &'static Library, namespace: &str) -> Option<Calls> {
     let absl = format!("_ZN4absl{}{namespace}", namespace.len());
-    // SAFETY: these are `Mutex::Lock()`, `Mutex::Unlock()` and
-    // `Mutex::~Mutex()`: members that take `this` and return nothing.
-    let calls = unsafe {
-        Calls::find(
-            library,
-            &format!("{absl}5Mutex4LockEv"),
-            &format!("{absl}5Mutex6UnlockEv"),
-            Some(&format!("{absl}5MutexD1Ev")),
-        )
-    }
-    .ok()?;
+    let member = |name: &str| format!("{absl}5Mutex{name}Ev");
+    let names = Names {
+        write: [&member("4Lock"), &member("6Unlock")],
+        read: [&member("10ReaderLock"), &member("12ReaderUnlock")],
+        destroy: Some(&member("D1")),
+    };
+    // SAFETY: these are `Mutex::Lock()`, `Mutex::Unlock()`, `Mutex::ReaderLock()`,
+    // `Mutex::ReaderUnlock()` and `Mutex::~Mutex()`: members that take `this` and
+    // return nothing.
+    let calls = unsafe { Calls::find(library, &names) }.ok()?;
     let set_mode = format!("{absl}29SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE");
     // SAFETY: it takes an enumeration, which is an `int`, of which 0 is
     // `kIgnore`, and may be called at any time.

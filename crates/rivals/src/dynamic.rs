@@ -24,12 +24,29 @@ pub unsafe trait Object: Send + Sized + 'static {
 
 type Call = unsafe extern "C" fn(*mut c_void);
 
+/// A way to have a library's lock; each function takes its address.
+#[derive(Clone, Copy)]
+struct Way {
+    lock: Call,
+    unlock: Call,
+}
+
 /// The functions of a library's lock; each takes its address.
 #[derive(Clone, Copy)]
 pub struct Calls {
-    lock: Call,
-    unlock: Call,
+    write: Way,
+    read: Way,
     destroy: Option<Call>,
+}
+
+/// What a library calls the functions.
+pub(crate) struct Names<'a> {
+    /// Locks it, unlocks it.
+    pub write: [&'a str; 2],
+    /// Locks it for one of many readers, unlocks it.
+    pub read: [&'a str; 2],
+    /// Ends its life, if the library has such a function.
+    pub destroy: Option<&'a str>,
 }
 
 impl Calls {
@@ -37,23 +54,27 @@ impl Calls {
     ///
     /// # Safety
     /// Those of the names that `library` has must name functions that take an
-    /// object's address and return nothing: to lock it, to unlock it, and to
-    /// end its life when nobody uses it any more.
-    pub(crate) unsafe fn find(
-        library: &'static Library,
-        lock: &str,
-        unlock: &str,
-        destroy: Option<&str>,
-    ) -> Result<Self, String> {
-        // SAFETY: the caller vouches for the names' types; the library is never
-        // closed, so the functions outlive every copy of their addresses.
-        unsafe {
-            Ok(Self {
-                lock: *library.get(lock).map_err(reason)?,
-                unlock: *library.get(unlock).map_err(reason)?,
-                destroy: destroy.and_then(|name| Some(*library.get(name).ok()?)),
+    /// object's address and return nothing, and do what [`Names`] says; `destroy`
+    /// when nobody uses the object any more.
+    pub(crate) unsafe fn find(library: &'static Library, names: &Names) -> Result<Self, String> {
+        let call = |name: &str| -> Result<Call, String> {
+            // SAFETY: the caller vouches for the names' types; the library is
+            // never closed, so the functions outlive every copy of their addresses.
+            unsafe { library.get(name) }
+                .map(|call| *call)
+                .map_err(reason)
+        };
+        let way = |[lock, unlock]: [&str; 2]| -> Result<Way, String> {
+            Ok(Way {
+                lock: call(lock)?,
+                unlock: call(unlock)?,
             })
-        }
+        };
+        Ok(Self {
+            write: way(names.write)?,
+            read: way(names.read)?,
+            destroy: names.destroy.and_then(|name| call(name).ok()),
+        })
     }
 }
 
@@ -102,6 +123,20 @@ impl<M: Object> Dynamic<M> {
     fn address(&self) -> *mut c_void {
         self.object.0.get().cast()
     }
+
+    /// Runs `section` while this thread has the lock in that way, which is one of
+    /// its `calls`.
+    #[inline]
+    fn locked<R>(&self, way: Way, section: impl FnOnce() -> R) -> R {
+        // SAFETY: the object started as `M::UNLOCKED`, only its `calls` have
+        // touched it since, and the borrow of self keeps it alive and in place.
+        unsafe { (way.lock)(self.address()) };
+        unlocking(
+            // SAFETY: as above, and this thread locked it in the same way.
+            || unsafe { (way.unlock)(self.address()) },
+            section,
+        )
+    }
 }
 
 impl<M: Object> Lock for Dynamic<M> {
@@ -114,23 +149,35 @@ impl<M: Object> Lock for Dynamic<M> {
 
     #[inline]
     fn with<R>(&self, section: impl FnOnce() -> R) -> R {
-        // SAFETY: the object started as `M::UNLOCKED`, only these calls have
-        // touched it since, and the borrow of self keeps it alive and in place.
-        unsafe { (self.calls.lock)(self.address()) };
-        unlocking(
-            // SAFETY: as above, and this thread locked it.
-            || unsafe { (self.calls.unlock)(self.address()) },
-            section,
-        )
+        self.locked(self.calls.write, section)
     }
 }
 
 impl<M: Object> Drop for Dynamic<M> {
     fn drop(&mut self) {
         if let Some(destroy) = self.calls.destroy {
-            // SAFETY: `with` borrows self, so nobody holds the lock or waits
+            // SAFETY: `locked` borrows self, so nobody holds the lock or waits
             // for it, and nobody will again.
             unsafe { destroy(self.address()) };
         }
+    }
+}
+
+/// The same lock with its readers in at the same time.
+pub struct Shared<M: Object>(Dynamic<M>);
+
+impl<M: Object> Lock for Shared<M> {
+    fn new() -> Self {
+        Self(Dynamic::new())
+    }
+
+    #[inline]
+    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+        self.0.with(section)
+    }
+
+    #[inline]
+    fn read<R>(&self, section: impl FnOnce() -> R) -> R {
+        self.0.locked(self.0.calls.read, section)
     }
 }

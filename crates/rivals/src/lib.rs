@@ -13,10 +13,10 @@ mod pthread;
 mod rust;
 pub mod toys;
 
-pub use abseil::Abseil;
-pub use nsync::Nsync;
-pub use pthread::{Adaptive, Attributes, Inherit, Normal, Pthread};
-pub use rust::{ParkingLot, ParkingLot012, Std, Usync};
+pub use abseil::{Abseil, AbseilRw};
+pub use nsync::{Nsync, NsyncRw};
+pub use pthread::{Adaptive, Attributes, Inherit, Normal, Pthread, PthreadRw};
+pub use rust::{ParkingLot, ParkingLot012, ParkingLotRw, Sharded, Std, StdRw, Usync, UsyncRw};
 
 use lockyard_core::Platform;
 use lockyard_linux::Linux;
@@ -52,6 +52,8 @@ pub struct Entry {
     pub name: &'static str,
     /// What it is in the list for.
     pub kind: Kind,
+    /// Whether readers share it.
+    pub shared: bool,
     /// Bytes of the lock object itself: neither the padding that keeps it on a
     /// cache line of its own here, nor nodes that it keeps per task.
     pub size: usize,
@@ -77,6 +79,7 @@ impl Entry {
         Self {
             name,
             kind,
+            shared: false,
             size,
             about,
             available: || Ok(()),
@@ -97,6 +100,14 @@ impl Entry {
                 Simulated::on(scenario, || locktorture::run::<Simulated, S>(config))
             }),
             ..Self::new::<L>(name, Kind::Toy, size, about)
+        }
+    }
+
+    /// A rival that readers share.
+    fn shared<L: Lock>(name: &'static str, size: usize, about: &'static str) -> Self {
+        Self {
+            shared: true,
+            ..Self::new::<L>(name, Kind::Rival, size, about)
         }
     }
 
@@ -153,6 +164,29 @@ pub fn mutexes() -> Vec<Entry> {
             3 * WORD,
             "the three-state mutex of \"Futexes Are Tricky\", sleeps",
         ),
+    ]
+}
+
+/// Every lock of this crate for readers and writers.
+pub fn rwlocks() -> Vec<Entry> {
+    vec![
+        Entry::shared::<StdRw>("std-rw", StdRw::SIZE, "Rust's standard library"),
+        Entry::shared::<ParkingLotRw>(
+            "parking_lot-rw",
+            ParkingLotRw::SIZE,
+            "the crate parking_lot 0.13",
+        ),
+        Entry::shared::<UsyncRw>("usync-rw", UsyncRw::SIZE, "the crate usync 0.2"),
+        Entry::shared::<PthreadRw>("pthread-rw", PthreadRw::SIZE, "the C library's rwlock"),
+        Entry::shared::<Sharded>(
+            "sharded",
+            Sharded::SIZE,
+            "crossbeam's ShardedLock: eight of std's, a reader takes one",
+        ),
+        Entry::shared::<NsyncRw>("nsync-rw", Nsync::SIZE, "the C library nsync")
+            .if_available(Nsync::available),
+        Entry::shared::<AbseilRw>("abseil-rw", Abseil::SIZE, "absl::Mutex of C++'s Abseil")
+            .if_available(Abseil::available),
     ]
 }
 

@@ -1,11 +1,14 @@
-//! The mutex of Google's C library nsync.
+//! The lock of Google's C library nsync: a mutex that readers may share.
 
 use std::{ffi::c_void, ptr, sync::OnceLock};
 
-use crate::dynamic::{Calls, Dynamic, Object, open};
+use crate::dynamic::{Calls, Dynamic, Names, Object, Shared, open};
 
 /// `nsync_mu` of the C library nsync.
 pub type Nsync = Dynamic<Mu>;
+
+/// `nsync_mu` with its readers.
+pub type NsyncRw = Shared<Mu>;
 
 /// `nsync_mu`: a word of state, and the list of waiters.
 #[repr(C)]
@@ -33,12 +36,14 @@ unsafe impl Object for Mu {
 }
 
 fn load(name: &str) -> Result<Calls, String> {
-    // SAFETY: nsync has no initialisers. `nsync_mu.h` declares both functions
-    // as `void (nsync_mu *)`, and a mutex needs no end.
-    let calls = unsafe {
-        open(name)
-            .and_then(|library| Calls::find(library, "nsync_mu_lock", "nsync_mu_unlock", None))
+    let names = Names {
+        write: ["nsync_mu_lock", "nsync_mu_unlock"],
+        read: ["nsync_mu_rlock", "nsync_mu_runlock"],
+        destroy: None,
     };
+    // SAFETY: nsync has no initialisers. `nsync_mu.h` declares these functions
+    // as `void (nsync_mu *)`, and a mutex needs no end.
+    let calls = unsafe { open(name).and_then(|library| Calls::find(library, &names)) };
     calls.map_err(|e| format!("{e} (install Debian's libnsync1)"))
 }
 

@@ -1,8 +1,8 @@
-//! The C library's mutexes.
+//! The C library's mutexes, and its lock for readers and writers.
 
 use std::{cell::UnsafeCell, ffi::c_int, io, marker::PhantomData, mem::MaybeUninit};
 
-use libc::pthread_mutex_t;
+use libc::{pthread_mutex_t, pthread_rwlock_t};
 use lockyard_torture::Lock;
 
 use crate::{Line, unlocking};
@@ -101,6 +101,71 @@ impl<A> Drop for Pthread<A> {
     }
 }
 
+/// A `pthread_rwlock_t`.
+pub struct PthreadRw {
+    /// Boxed as the mutex is.
+    lock: Box<Line<UnsafeCell<pthread_rwlock_t>>>,
+}
+
+// SAFETY: a pthread lock is made to be used by many threads at once, and all of
+// its uses here go through the pthread functions until it is dropped.
+unsafe impl Sync for PthreadRw {}
+
+/// Who wants a [`PthreadRw`].
+#[derive(Clone, Copy)]
+enum Who {
+    Reader,
+    Writer,
+}
+
+impl PthreadRw {
+    pub(crate) const SIZE: usize = size_of::<pthread_rwlock_t>();
+
+    #[inline]
+    fn locked<R>(&self, who: Who, section: impl FnOnce() -> R) -> R {
+        let lock = self.lock.0.get();
+        // SAFETY: the lock was initialised statically, lives as long as self, and
+        // has not moved since its first use.
+        expect(unsafe {
+            match who {
+                Who::Reader => libc::pthread_rwlock_rdlock(lock),
+                Who::Writer => libc::pthread_rwlock_wrlock(lock),
+            }
+        });
+        unlocking(
+            // SAFETY: as above, and this thread locked it.
+            || expect(unsafe { libc::pthread_rwlock_unlock(lock) }),
+            section,
+        )
+    }
+}
+
+impl Lock for PthreadRw {
+    fn new() -> Self {
+        Self {
+            lock: Box::new(Line(UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER))),
+        }
+    }
+
+    #[inline]
+    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+        self.locked(Who::Writer, section)
+    }
+
+    #[inline]
+    fn read<R>(&self, section: impl FnOnce() -> R) -> R {
+        self.locked(Who::Reader, section)
+    }
+}
+
+impl Drop for PthreadRw {
+    fn drop(&mut self) {
+        // SAFETY: the lock was initialised statically. `locked` borrows self, so
+        // nobody holds it or waits for it, and nobody will again.
+        expect(unsafe { libc::pthread_rwlock_destroy(self.lock.0.get()) });
+    }
+}
+
 /// Initialises a mutex.
 ///
 /// # Safety
@@ -134,7 +199,7 @@ fn expect(code: c_int) {
     #[cold]
     fn failed(code: c_int) -> ! {
         panic!(
-            "a pthread mutex failed: {}",
+            "a pthread lock failed: {}",
             io::Error::from_raw_os_error(code)
         );
     }

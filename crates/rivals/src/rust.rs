@@ -2,78 +2,84 @@
 
 use lockyard_torture::Lock;
 
-/// [`std::sync::Mutex`].
-pub struct Std(std::sync::Mutex<()>);
+/// Declares a rival: its lock type and the guard of whoever has a lock; and, of
+/// one for readers and writers, a reader's.
+macro_rules! rival {
+    (
+        $(#[$about:meta])*
+        $name:ident($lock:ty): |$this:ident| $write:expr $(, $read:expr)?
+    ) => {
+        $(#[$about])*
+        pub struct $name($lock);
 
-impl Std {
-    pub(crate) const SIZE: usize = size_of::<std::sync::Mutex<()>>();
+        impl $name {
+            pub(crate) const SIZE: usize = size_of::<$lock>();
+        }
+
+        impl Lock for $name {
+            fn new() -> Self {
+                Self(<$lock>::new(()))
+            }
+
+            #[inline]
+            fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+                let $this = &self.0;
+                let _held = $write;
+                section()
+            }
+
+            $(
+                #[inline]
+                fn read<R>(&self, section: impl FnOnce() -> R) -> R {
+                    let $this = &self.0;
+                    let _held = $read;
+                    section()
+                }
+            )?
+        }
+    };
 }
 
-impl Lock for Std {
-    fn new() -> Self {
-        Self(std::sync::Mutex::new(()))
-    }
+const NO_POISON: &str = "no section panicked";
 
-    #[inline]
-    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
-        let _held = self.0.lock().expect("no section panicked");
-        section()
-    }
+rival! {
+    /// [`std::sync::Mutex`].
+    Std(std::sync::Mutex<()>): |lock| lock.lock().expect(NO_POISON)
 }
 
-/// [`parking_lot::Mutex`], version 0.13.
-pub struct ParkingLot(parking_lot::Mutex<()>);
-
-impl ParkingLot {
-    pub(crate) const SIZE: usize = size_of::<parking_lot::Mutex<()>>();
+rival! {
+    /// [`std::sync::RwLock`].
+    StdRw(std::sync::RwLock<()>):
+    |lock| lock.write().expect(NO_POISON), lock.read().expect(NO_POISON)
 }
 
-impl Lock for ParkingLot {
-    fn new() -> Self {
-        Self(parking_lot::Mutex::new(()))
-    }
-
-    #[inline]
-    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
-        let _held = self.0.lock();
-        section()
-    }
+rival! {
+    /// [`parking_lot::Mutex`], version 0.13.
+    ParkingLot(parking_lot::Mutex<()>): |lock| lock.lock()
 }
 
-/// [`parking_lot_012::Mutex`], version 0.12.
-pub struct ParkingLot012(parking_lot_012::Mutex<()>);
-
-impl ParkingLot012 {
-    pub(crate) const SIZE: usize = size_of::<parking_lot_012::Mutex<()>>();
+rival! {
+    /// [`parking_lot::RwLock`], version 0.13.
+    ParkingLotRw(parking_lot::RwLock<()>): |lock| lock.write(), lock.read()
 }
 
-impl Lock for ParkingLot012 {
-    fn new() -> Self {
-        Self(parking_lot_012::Mutex::new(()))
-    }
-
-    #[inline]
-    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
-        let _held = self.0.lock();
-        section()
-    }
+rival! {
+    /// [`parking_lot_012::Mutex`], version 0.12.
+    ParkingLot012(parking_lot_012::Mutex<()>): |lock| lock.lock()
 }
 
-/// [`usync::Mutex`].
-pub struct Usync(usync::Mutex<()>);
-
-impl Usync {
-    pub(crate) const SIZE: usize = size_of::<usync::Mutex<()>>();
+rival! {
+    /// [`usync::Mutex`].
+    Usync(usync::Mutex<()>): |lock| lock.lock()
 }
 
-impl Lock for Usync {
-    fn new() -> Self {
-        Self(usync::Mutex::new(()))
-    }
+rival! {
+    /// [`usync::RwLock`].
+    UsyncRw(usync::RwLock<()>): |lock| lock.write(), lock.read()
+}
 
-    #[inline]
-    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
-        let _held = self.0.lock();
-        section()
-    }
+rival! {
+    /// [`crossbeam_utils::sync::ShardedLock`].
+    Sharded(crossbeam_utils::sync::ShardedLock<()>):
+    |lock| lock.write().expect(NO_POISON), lock.read().expect(NO_POISON)
 }

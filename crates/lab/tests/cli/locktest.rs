@@ -138,6 +138,72 @@ fn text_has_the_shape_of_the_seed() {
     );
 }
 
+/// The fields that follow `FIELDS` when some operations only read.
+pub const APART: [&str; 10] = [
+    "reads",
+    "writes",
+    "read_wait_p50_ns",
+    "read_wait_p999_ns",
+    "read_wait_max_ns",
+    "read_wait_samples",
+    "write_wait_p50_ns",
+    "write_wait_p999_ns",
+    "write_wait_max_ns",
+    "write_wait_samples",
+];
+
+#[test]
+fn reads_are_counted_and_their_waits_are_apart() {
+    let args = [
+        "locktest",
+        "--lock",
+        "rwsem,percpu,std-rw,mutex",
+        "--threads",
+        "2",
+    ];
+    let args = [&args[..], &["--seconds", "0.02", "--sample", "8"]].concat();
+    for (read, share) in [("50", 0.4..0.6), ("100", 1.0..1.1)] {
+        let out = stdout(&[&args[..], &["--read", read, "--json"]].concat());
+        assert_eq!(out.lines().count(), 4);
+        for line in out.lines() {
+            assert_eq!(keys(line), [&FIELDS[..], &APART].concat());
+            let run = json(line);
+            let number = |key: &str| run[key].as_f64().expect("this field is a number");
+            let all = number("ops_mean") * number("threads");
+            assert!(
+                (number("reads") + number("writes") - all).abs() < 1.0,
+                "{run}"
+            );
+            assert!(share.contains(&(number("reads") / all)), "{run}");
+            let samples = number("read_wait_samples") + number("write_wait_samples");
+            assert_eq!(samples, number("wait_samples"));
+            assert!(number("read_wait_p50_ns") <= number("read_wait_max_ns"));
+            assert_eq!(run["write_wait_max_ns"].is_null(), read == "100");
+        }
+    }
+}
+
+#[test]
+fn text_with_readers_has_the_shape_of_the_seed() {
+    let args = ["locktest", "--lock", "rwsem", "--threads", "2"];
+    let out = stdout(&[&args[..], &["--seconds", "0.02", "--read", "50"]].concat());
+    let lines: Vec<&str> = out.lines().collect();
+    let [_, header, _, _, _, reads, writes] = lines[..] else {
+        panic!("seven lines were expected: {out}");
+    };
+    assert_eq!(
+        header,
+        "Running locktest with rwsem [runtime = 0.02s, r% = 50%, load = 1]"
+    );
+    for (line, whose) in [(reads, "Reads"), (writes, "Writes")] {
+        assert!(
+            line.starts_with(&format!("Threads = 2, {whose} = ")),
+            "{line}"
+        );
+        assert!(line.contains("; Wait p50/p99.9/Max = "), "{line}");
+    }
+}
+
 #[test]
 fn events_are_counted_for_our_locks_alone() {
     let args = [
