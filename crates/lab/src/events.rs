@@ -33,6 +33,13 @@ impl Events {
         Self(named.collect())
     }
 
+    /// How often this one happened.
+    pub fn of_kind(&self, event: Event) -> u64 {
+        let name = format!("{event:?}");
+        let mut all = self.0.iter();
+        all.find(|(named, _)| *named == name).map_or(0, |(_, n)| *n)
+    }
+
     /// The events that happened and how often.
     pub fn happened(&self) -> impl Iterator<Item = (&str, u64)> {
         let all = self.0.iter().map(|(name, n)| (name.as_str(), *n));

@@ -24,6 +24,8 @@ use crate::{
 
 /// Our lock when none is named.
 pub const DEFAULT: &str = "mutex";
+/// Our locks for readers and writers when none is named.
+pub const DEFAULT_RW: [&str; 2] = ["rwsem", "percpu"];
 
 /// Where a lock comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -5,7 +5,10 @@
 //! lock once, in an order shuffled anew, and what is compared are medians over
 //! the rounds and runs of the same round, which are neighbours in time.
 
+mod bounds;
+mod gauges;
 mod ground;
+mod idle;
 mod out;
 mod plan;
 mod sentences;
@@ -17,35 +20,50 @@ mod verdict;
 
 use std::{path::PathBuf, time::Duration};
 
-use lockyard_torture::{interrupted, locktest::Config};
+use lockyard_torture::interrupted;
 use serde::Serialize;
 
-use self::{ground::Ground, plan::Plan, verdict::Verdict};
+use self::{
+    bounds::{Bounds, Evidence},
+    gauges::Part,
+    ground::Ground,
+    idle::Idle,
+    plan::Plan,
+    summary::PointSummary,
+    verdict::Verdict,
+};
 pub use self::{out::Out, plan::Point, summary::median};
 use crate::{
     failure::Failure,
     measure,
     place::{self, Place},
     record::Record,
-    registry::{self, Entry},
+    registry,
     screen::{self, Screen},
     values::{self, Work},
 };
 
-/// Measure our lock beside its rivals over a grid of threads and work
+/// Measure our locks beside their rivals over a grid of threads and work
 ///
 /// Runs locktest on every lock at every point of a grid of threads and work,
 /// interleaved, and compares medians over the rounds. Without flags it takes
 /// about a minute: the seconds of a run follow from the number of runs. On a
 /// simulated machine rounds differ by their seed, and the same command gives
-/// the same output.
+/// the same output. With --rw the grid has percentages of readers too, and what
+/// our locks promise is held against what was measured: exit status 1 when a
+/// promise is broken.
 #[derive(clap::Args)]
 pub struct Args {
     /// Locks to compare: the first of ours (mutex, when none of ours is named)
     /// beside the others [default: mutex and every rival that can run here; in
-    /// the simulated world, mutex and the toys]
+    /// the simulated world, mutex and the toys]; with --rw, each of ours (rwsem
+    /// and percpu) beside the others
     #[arg(long, value_name = "LOCK,...", value_delimiter = ',', value_parser = registry::parser())]
     lock: Vec<String>,
+
+    /// Compare locks for readers and writers, with 0, 50, 90, 99 and 100 % readers
+    #[arg(long)]
+    rw: bool,
 
     /// Numbers of threads [default: 1, 2, and 1, 4 and 32 per CPU; in the
     /// simulated world 1, 2, and 1 and 2 per CPU]
@@ -53,12 +71,10 @@ pub struct Args {
     #[arg(allow_negative_numbers = true)]
     threads: Vec<usize>,
 
-    /// Work units inside the critical section and between two of them
+    /// Work units inside the critical section and between two of them [default:
+    /// 0/0,50/50,500/500,50/1000; with --rw 0/0,50/50]
     #[arg(long, value_name = "LOAD/GAP,...", value_delimiter = ',', value_parser = values::work)]
-    #[arg(
-        default_value = "0/0,50/50,500/500,50/1000",
-        allow_negative_numbers = true
-    )]
+    #[arg(allow_negative_numbers = true)]
     points: Vec<Work>,
 
     /// Rounds, each of which runs every lock once at every point [default: 3;
@@ -87,12 +103,13 @@ pub struct Args {
     #[arg(allow_negative_numbers = true)]
     seed: u64,
 
-    /// Write raw.jsonl (every run), summary.jsonl (every point and the verdict)
+    /// Write raw.jsonl (every run), summary.jsonl (every point and the verdicts)
     /// and machine.json to this directory, which may not hold them yet
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Print one JSON object per point, and one with the verdict
+    /// Print one JSON object per point, one with the verdict, and with --rw one
+    /// with the bounds
     #[arg(long)]
     json: bool,
 }
@@ -103,7 +120,22 @@ pub struct Raw {
     #[serde(flatten)]
     record: Record,
     round: u32,
+    #[serde(skip)]
+    point: Point,
 }
+
+/// All that was measured.
+#[derive(Default)]
+struct Runs {
+    /// The rounds.
+    raws: Vec<Raw>,
+    /// Those in which every wait was timed, which belong to no round.
+    timed: Vec<(Point, Record)>,
+    idle: Option<Idle>,
+}
+
+/// A lock of ours beside its rivals.
+type Judged = (Vec<PointSummary>, Verdict);
 
 /// Measures and compares.
 pub fn run(args: &Args) -> Result<(), Failure> {
@@ -119,14 +151,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if !args.json {
         screen::print(&plan.text(&machine))?;
     }
-    let mut raws = Vec::new();
-    let measured = measure_all(&plan, out.as_mut(), &mut raws);
+    let mut runs = Runs::default();
+    let measured = measure_all(&plan, out.as_mut(), &mut runs);
 
     // Whatever ended the measurement, what it measured is not lost.
-    let scope = plan.scope();
-    let points = summary::summarise(&raws, &scope.locks, machine.clock_ns());
-    let verdict = Verdict::new(&scope, &points, machine.clock_ns());
-    let objects = screen::json_lines(&points) + &screen::json_lines(&[&verdict]);
+    let judged = judge(&plan, &runs, machine.clock_ns());
+    let bounds = plan.bounded().then(|| bounds(&plan, &runs, &judged));
+    let objects = objects(&judged, bounds.as_ref());
     let written = match &mut out {
         Some(out) => out.summary(&objects),
         None => Ok(()),
@@ -134,21 +165,67 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let text = if args.json {
         objects
     } else {
-        tables::text(&points) + &sentences::text(&verdict)
+        let every = summary::summarise(&runs.raws, &plan.names(), machine.clock_ns());
+        text(&judged, &every, bounds.as_ref())
     };
     screen::print(&text)?;
     measured?;
-    Ok(written?)
+    written?;
+    bounds.map_or(Ok(()), |bounds| bounds.check())
 }
 
-fn measure_all(plan: &Plan, out: Option<&mut Out>, raws: &mut Vec<Raw>) -> Result<(), Failure> {
+fn judge(plan: &Plan, runs: &Runs, clock_ns: u64) -> Vec<Judged> {
+    let scopes = plan.scopes().into_iter();
+    scopes
+        .map(|scope| {
+            let points = summary::summarise(&runs.raws, &scope.locks, clock_ns);
+            let verdict = Verdict::new(&scope, &points, clock_ns);
+            (points, verdict)
+        })
+        .collect()
+}
+
+fn bounds(plan: &Plan, runs: &Runs, judged: &[Judged]) -> Bounds {
+    Bounds::new(&Evidence {
+        raws: &runs.raws,
+        judged: if plan.has_rivals() { judged } else { &[] },
+        timed: &runs.timed,
+        idle: runs.idle.as_ref(),
+    })
+}
+
+fn objects(judged: &[Judged], bounds: Option<&Bounds>) -> String {
+    let of = |(points, verdict): &Judged| {
+        screen::json_lines(points) + &screen::json_lines(std::slice::from_ref(verdict))
+    };
+    let bounds = bounds.map(|bounds| screen::json_lines(std::slice::from_ref(bounds)));
+    judged.iter().map(of).chain(bounds).collect()
+}
+
+fn text(judged: &[Judged], every: &[PointSummary], bounds: Option<&Bounds>) -> String {
+    let ours: Vec<&[PointSummary]> = judged.iter().map(|(points, _)| &points[..]).collect();
+    let sentences = judged.iter().map(|(_, verdict)| sentences::text(verdict));
+    let bounds = bounds.map(Bounds::text);
+    [tables::text(&ours, every)]
+        .into_iter()
+        .chain(sentences)
+        .chain(bounds)
+        .collect()
+}
+
+fn measure_all(plan: &Plan, mut out: Option<&mut Out>, runs: &mut Runs) -> Result<(), Failure> {
     let screen = Screen::new(plan.runs(), plan.planned());
-    let measured = rounds(plan, out, &screen, raws);
+    let measured = rounds(plan, out.as_deref_mut(), &screen, &mut runs.raws)
+        .and_then(|()| timed(plan, out, &screen, runs));
     screen.close();
+    if plan.bounded() {
+        runs.idle = idle::measure(plan.place.cpus());
+    }
     measured
 }
 
-/// Runs the plan until its end or an interrupt. Only whole runs count.
+/// Runs the rounds of the plan until their end or an interrupt. Only whole runs
+/// count.
 fn rounds(
     plan: &Plan,
     mut out: Option<&mut Out>,
@@ -158,17 +235,21 @@ fn rounds(
     let mut dice = fastrand::Rng::with_seed(plan.seed);
     warm_up(plan)?;
     for round in 1..=plan.rounds {
-        for point in &plan.points {
-            let mut order: Vec<&Entry> = plan.locks.iter().collect();
+        for &point in &plan.points {
+            let mut order = plan.parts(point);
             dice.shuffle(&mut order);
-            for lock in order {
-                screen.begins(format!("round {round}, {point}, {}", lock.name));
+            for part in order {
+                screen.begins(format!("round {round}, {point}, {}", part.name()));
                 let run = raws.len() as u32 + 1;
-                let record = one(plan, lock, &plan.config(*point, round), run)?;
+                let record = part.run(&plan.place, &plan.config(point, round), run)?;
                 if interrupted() {
                     return Ok(());
                 }
-                let raw = Raw { record, round };
+                let raw = Raw {
+                    record,
+                    round,
+                    point,
+                };
                 if let Some(out) = out.as_mut() {
                     out.raw(&raw)?;
                 }
@@ -176,6 +257,32 @@ fn rounds(
                 screen.ended();
             }
         }
+    }
+    Ok(())
+}
+
+/// Runs those in which every wait is timed, in the same way.
+fn timed(
+    plan: &Plan,
+    mut out: Option<&mut Out>,
+    screen: &Screen,
+    runs: &mut Runs,
+) -> Result<(), Failure> {
+    for (point, lock) in plan.timed() {
+        if interrupted() {
+            return Ok(());
+        }
+        screen.begins(format!("every wait, {point}, {}", lock.name));
+        let run = (runs.raws.len() + runs.timed.len()) as u32 + 1;
+        let record = Part::Lock(lock).run(&plan.place, &plan.timed_config(point), run)?;
+        if interrupted() {
+            return Ok(());
+        }
+        if let Some(out) = out.as_mut() {
+            out.raw(&record)?;
+        }
+        runs.timed.push((point, record));
+        screen.ended();
     }
     Ok(())
 }
@@ -189,9 +296,4 @@ fn warm_up(plan: &Plan) -> Result<(), Failure> {
         measure::locktest(&plan.place, lock, &plan.warm_up())?;
     }
     Ok(())
-}
-
-fn one(plan: &Plan, lock: &Entry, config: &Config, run: u32) -> Result<Record, Failure> {
-    let measured = measure::locktest(&plan.place, lock, config)?;
-    Ok(Record::new(&plan.place, lock.name, config, run, &measured))
 }

@@ -5,7 +5,12 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 use lockyard_torture::locktest::Config;
 use serde::Serialize;
 
-use super::{Args, ground::Ground, verdict::Scope};
+use super::{
+    Args,
+    gauges::{self, Part},
+    ground::Ground,
+    verdict::Scope,
+};
 use crate::{
     failure::Failure,
     place::Place,
@@ -26,20 +31,71 @@ const OVERSUBSCRIBED: Duration = Duration::from_millis(100);
 /// So many times as long with `--full`.
 const FULLER: u32 = 5;
 
+/// With `--rw`: the percentages of readers, and the works.
+const READERS: [u32; 5] = [0, 50, 90, 99, 100];
+const RW_WORKS: [Work; 2] = [work(0, 0), work(50, 50)];
+const WORKS: [Work; 4] = [work(0, 0), work(50, 50), work(500, 500), work(50, 1000)];
+
+/// The percentage of readers that writers must get through in time.
+pub const MANY_READERS: u32 = 99;
+/// A run in which every wait is timed lasts so many times as long as others.
+const TIMED: u32 = 5;
+
+const fn work(load: u32, gap: u32) -> Work {
+    Work { load, gap }
+}
+
+/// What each thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Setting {
+    /// Its work.
+    #[serde(flatten)]
+    pub work: Work,
+    /// The percentage of its operations that only read; none of a mutex.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_pct: Option<u32>,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.read_pct {
+            None => self.work.fmt(f),
+            Some(percentage) => write!(f, "{}, {percentage} % reads", self.work),
+        }
+    }
+}
+
 /// A point of the grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Point {
-    /// The work of each thread.
+    /// What each thread does.
     #[serde(flatten)]
-    pub work: Work,
+    pub setting: Setting,
     /// The threads that contend.
     pub threads: usize,
+}
+
+impl Point {
+    /// A point of threads that have such work and all write.
+    pub const fn new(work: Work, threads: usize) -> Self {
+        let setting = Setting {
+            work,
+            read_pct: None,
+        };
+        Self { setting, threads }
+    }
+
+    /// The same, but so many per cent of the operations only read.
+    pub const fn reading(mut self, percentage: u32) -> Self {
+        self.setting.read_pct = Some(percentage);
+        self
+    }
 }
 
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = if self.threads == 1 { "" } else { "s" };
-        write!(f, "{} with {} thread{s}", self.work, self.threads)
+        write!(f, "{} with {} thread{s}", self.setting, self.threads)
     }
 }
 
@@ -56,9 +112,11 @@ pub struct LeftOut {
 pub struct Plan {
     /// Where.
     pub place: Place,
-    /// The lock that is compared, and then those it is compared with.
+    /// The locks that are compared, and then those they are compared with.
     pub locks: Vec<Entry>,
-    /// The grid: for each work, each number of threads.
+    /// How many are compared.
+    subjects: usize,
+    /// The grid: for each work and percentage of readers, each number of threads.
     pub points: Vec<Point>,
     /// How often each lock runs at each point.
     pub rounds: u32,
@@ -67,6 +125,8 @@ pub struct Plan {
     left_out: Vec<LeftOut>,
     seconds: Option<Duration>,
     full: bool,
+    /// Whether locks for readers and writers are compared.
+    rw: bool,
 }
 
 impl Plan {
@@ -77,58 +137,121 @@ impl Plan {
     /// there is nothing to compare.
     pub fn new(args: &Args) -> Result<Self, Failure> {
         let place = args.place.place()?;
-        let (locks, left_out) = if args.lock.is_empty() {
-            everyone(place.world())
-        } else {
-            (named(&args.lock, place.world())?, Vec::new())
+        let (locks, left_out) = match (args.lock.is_empty(), args.rw) {
+            (true, rw) => everyone(place.world(), rw),
+            (false, false) => (named(&args.lock, place.world())?, Vec::new()),
+            (false, true) => (named_shared(&args.lock, place.world())?, Vec::new()),
         };
+        let subjects = if args.rw { ours(&locks) } else { 1 };
         let threads = if args.threads.is_empty() {
             grid(place.cpus(), place.world())
         } else {
             values::distinct(&args.threads)
         };
-        let works = values::distinct(&args.points);
-        let points: Vec<Point> = works
-            .into_iter()
-            .flat_map(|work| threads.iter().map(move |&threads| Point { work, threads }))
-            .collect();
         Ok(Self {
             place,
             locks,
-            points,
+            subjects,
+            points: points(args, &threads),
             rounds: args.rounds.unwrap_or(if args.full { 7 } else { 3 }),
             seed: args.seed,
             left_out,
             seconds: args.seconds,
             full: args.full,
+            rw: args.rw,
         })
     }
 
-    /// What the verdict speaks of.
-    pub fn scope(&self) -> Scope {
-        Scope {
-            locks: self.locks.iter().map(|lock| lock.name).collect(),
+    /// What the verdicts speak of, one for each lock that is compared.
+    pub fn scopes(&self) -> Vec<Scope> {
+        let names = self.names();
+        let (subjects, rivals) = names.split_at(self.subjects);
+        // Without rivals they stand beside each other.
+        let others = if rivals.is_empty() { subjects } else { rivals };
+        let scope = |subject: &&'static str| Scope {
+            locks: std::iter::once(*subject)
+                .chain(others.iter().copied().filter(|other| other != subject))
+                .collect(),
             left_out: self.left_out.clone(),
             points: self.points.len(),
             rounds: self.rounds,
+        };
+        subjects.iter().map(scope).collect()
+    }
+
+    /// The locks by name.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.locks.iter().map(|lock| lock.name).collect()
+    }
+
+    /// Whether there are bounds to hold: they speak of rivals and this machine.
+    pub fn bounded(&self) -> bool {
+        self.rw && matches!(self.place, Place::Here)
+    }
+
+    /// Whether others than ours take part.
+    pub fn has_rivals(&self) -> bool {
+        self.subjects < self.locks.len()
+    }
+
+    /// All that runs at a point in a round.
+    pub fn parts(&self, point: Point) -> Vec<Part<'_>> {
+        let gauges = gauges::at(point).filter(|_| self.bounded());
+        let locks = self.locks.iter().map(Part::Lock);
+        locks.chain(gauges.map(Part::Gauge)).collect()
+    }
+
+    /// The runs of their own in which every wait is timed: with many readers, at
+    /// the longest section.
+    pub fn timed(&self) -> Vec<(Point, &Entry)> {
+        let many = |p: &&Point| p.setting.read_pct == Some(MANY_READERS) && self.bounded();
+        let points = self.points.iter().copied();
+        let longest = self
+            .points
+            .iter()
+            .filter(many)
+            .map(|p| p.setting.work.load)
+            .max();
+        points
+            .filter(|p| many(&p) && Some(p.setting.work.load) == longest)
+            .flat_map(|point| self.locks.iter().map(move |lock| (point, lock)))
+            .collect()
+    }
+
+    /// The configuration of such a run.
+    pub fn timed_config(&self, point: Point) -> Config {
+        let config = self.config(point, 1);
+        Config {
+            sample: 1,
+            duration: config.duration * TIMED,
+            ..config
         }
     }
 
     /// How many runs there are.
     pub fn runs(&self) -> u64 {
-        self.points.len() as u64 * self.locks.len() as u64 * u64::from(self.rounds)
+        let parts = self
+            .points
+            .iter()
+            .map(|point| self.parts(*point).len() as u64);
+        parts.sum::<u64>() * u64::from(self.rounds) + self.timed().len() as u64
+    }
+
+    /// How many there would be if all lasted equally long.
+    fn shares(&self) -> f64 {
+        (self.runs() + self.timed().len() as u64 * u64::from(TIMED - 1)) as f64
     }
 
     /// What all runs last together, where that is known.
     pub fn planned(&self) -> Option<Duration> {
         let each = self.duration(1);
-        matches!(self.place, Place::Here).then(|| each.mul_f64(self.runs() as f64))
+        matches!(self.place, Place::Here).then(|| each.mul_f64(self.shares()))
     }
 
     /// How long a run lasts. A simulated one never asks how fast this machine
     /// is: the same command gives the same output.
     fn duration(&self, threads: usize) -> Duration {
-        let share = BUDGET.div_f64(self.runs() as f64);
+        let share = BUDGET.div_f64(self.shares());
         let oversubscribed = threads > self.place.cpus();
         let default = match (&self.place, self.full) {
             (Place::Here, false) => share.clamp(SHORTEST, LONGEST),
@@ -158,7 +281,7 @@ impl Plan {
             duration: Duration::from_millis(5),
             load: 1,
             gap: 1,
-            read_pct: 0,
+            read_pct: if self.rw { 50 } else { 0 },
             sample: self.place.sampling(1, 1),
             seed: self.seed,
         }
@@ -166,13 +289,14 @@ impl Plan {
 
     /// The runs of a point in a round: the same for every lock.
     pub fn config(&self, point: Point, round: u32) -> Config {
+        let work = point.setting.work;
         Config {
             threads: point.threads,
             duration: self.duration(point.threads),
-            load: point.work.load,
-            gap: point.work.gap,
-            read_pct: 0,
-            sample: self.place.sampling(point.work.load, point.work.gap),
+            load: work.load,
+            gap: work.gap,
+            read_pct: point.setting.read_pct.unwrap_or(0),
+            sample: self.place.sampling(work.load, work.gap),
             seed: self.seed.wrapping_add(u64::from(round) - 1),
         }
     }
@@ -194,14 +318,25 @@ impl Plan {
             machine.work_unit_ns(),
             machine.clock_ns(),
         );
-        let simulated = matches!(self.place, Place::Simulated(_));
-        if simulated && self.locks[1..].iter().all(|lock| lock.kind == Kind::Toy) {
-            text += "the rivals are toys: locks of others do not run in the simulated world\n";
-        }
+        text += self.who();
         for LeftOut { lock, why } in &self.left_out {
             text += &format!("{lock} is left out: {why}\n");
         }
         text
+    }
+
+    /// Who stands beside ours where locks of others do not run.
+    fn who(&self) -> &'static str {
+        let rivals = &self.locks[self.subjects..];
+        match self.place {
+            Place::Simulated(_) if rivals.is_empty() => {
+                "ours stand beside each other: locks of others do not run in the simulated world\n"
+            }
+            Place::Simulated(_) if rivals.iter().all(|lock| lock.kind == Kind::Toy) => {
+                "the rivals are toys: locks of others do not run in the simulated world\n"
+            }
+            _ => "",
+        }
     }
 
     /// How long the runs last.
@@ -215,17 +350,53 @@ impl Plan {
     }
 }
 
-/// Our mutex and every rival that can run here, and those that cannot; in the
-/// simulated world, the toys.
-fn everyone(world: World) -> (Vec<Entry>, Vec<LeftOut>) {
+/// The grid that the flags ask for.
+fn points(args: &Args, threads: &[usize]) -> Vec<Point> {
+    let works = match (&args.points[..], args.rw) {
+        ([], false) => WORKS.to_vec(),
+        ([], true) => RW_WORKS.to_vec(),
+        (named, _) => values::distinct(named),
+    };
+    let of = |work| {
+        threads
+            .iter()
+            .map(move |&threads| Point::new(work, threads))
+    };
+    if !args.rw {
+        return works.into_iter().flat_map(of).collect();
+    }
+    let settings = works
+        .into_iter()
+        .flat_map(|work| READERS.map(|p| (work, p)));
+    settings
+        .flat_map(|(work, percentage)| of(work).map(move |point| point.reading(percentage)))
+        .collect()
+}
+
+/// How many of the locks are ours: they stand in front.
+fn ours(locks: &[Entry]) -> usize {
+    locks.iter().filter(|lock| lock.kind == Kind::Ours).count()
+}
+
+/// Our lock, or those for readers and writers, and every rival that can run
+/// here, and those that cannot; in the simulated world, the toys.
+fn everyone(world: World, shared: bool) -> (Vec<Entry>, Vec<LeftOut>) {
+    let default: &[&str] = if shared {
+        &registry::DEFAULT_RW
+    } else {
+        &[registry::DEFAULT]
+    };
     let others = match world {
         World::Native => Kind::Rival,
         World::Sim => Kind::Toy,
     };
     let mut locks = Vec::new();
     let mut left_out = Vec::new();
-    for entry in registry::all().into_iter().filter(|entry| !entry.shared) {
-        let takes_part = entry.kind == others || entry.name == registry::DEFAULT;
+    for entry in registry::all()
+        .into_iter()
+        .filter(|entry| entry.shared == shared)
+    {
+        let takes_part = entry.kind == others || default.contains(&entry.name);
         if !takes_part || !entry.worlds().contains(&world) {
             continue;
         }
@@ -249,13 +420,39 @@ fn named(names: &[String], world: World) -> Result<Vec<Entry>, Failure> {
             .splice(..0, registry::named(&[registry::DEFAULT.into()], world)?)
             .for_each(drop),
     }
-    if locks.len() == 1 {
-        let only = locks[0].name;
+    accompanied(locks)
+}
+
+/// The named locks, all for readers and writers, ours in front.
+fn named_shared(names: &[String], world: World) -> Result<Vec<Entry>, Failure> {
+    let mut locks = registry::named(names, world)?;
+    if let Some(lock) = locks.iter().find(|lock| !lock.shared) {
+        let valid = registry::all().into_iter().filter(|lock| lock.shared);
+        let valid: Vec<_> = valid.map(|lock| lock.name).collect();
         return Err(Failure::Usage(format!(
-            "--lock '{only}' has nobody beside it: name another lock (`lockyard locks` lists them)"
+            "--lock '{}' is not for readers and writers: with --rw, use some of {}",
+            lock.name,
+            valid.join(", ")
         )));
     }
-    Ok(locks)
+    if ours(&locks) == 0 {
+        let default = registry::DEFAULT_RW.map(String::from);
+        locks
+            .splice(..0, registry::named(&default, world)?)
+            .for_each(drop);
+    }
+    locks.sort_by_key(|lock| lock.kind != Kind::Ours);
+    accompanied(locks)
+}
+
+/// These locks, unless there is only one.
+fn accompanied(locks: Vec<Entry>) -> Result<Vec<Entry>, Failure> {
+    match locks[..] {
+        [Entry { name, .. }] => Err(Failure::Usage(format!(
+            "--lock '{name}' has nobody beside it: name another lock (`lockyard locks` lists them)"
+        ))),
+        _ => Ok(locks),
+    }
 }
 
 /// One thread, two, and one, four and 32 for each CPU; of a simulated machine,

@@ -26,8 +26,12 @@ pub fn text(v: &Verdict) -> String {
         });
         section(&mut lines, &tails(v), &v.longer_tails, |tail| {
             let (ours, theirs) = (tail.wait_p999_ns, tail.rival_wait_p999_ns);
+            let whose = tail
+                .whose
+                .map(|whose| format!("{whose} "))
+                .unwrap_or_default();
             format!(
-                "{}: {} against {} of {}",
+                "{}: {whose}{} against {} of {}",
                 tail.point,
                 format::time(ours),
                 format::time(theirs),
@@ -139,7 +143,7 @@ fn collapse(lines: &mut Vec<String>, v: &Verdict) {
             let (rival, least) = least.unwrap_or(("none", f64::NAN));
             format!(
                 "{} with {} threads: {}x; the least of the rivals: {}x {rival}",
-                c.work,
+                c.setting,
                 c.threads,
                 format::number(kept(v.lock)),
                 format::number(least),

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::{Raw, plan::Point};
 use crate::{
-    record::{Record, rounded},
-    values::{self, Work},
+    record::{Apart, Record, rounded},
+    values,
 };
 
 /// Differences within it are none.
@@ -32,6 +32,52 @@ pub struct LockAt {
     pub wait_samples: u64,
     /// Median of Jain's index.
     pub jain: f64,
+    /// Readers and writers apart, where there were to be readers.
+    #[serde(flatten)]
+    pub apart: Option<ApartAt>,
+}
+
+/// The waits of readers, and those of writers, over the rounds; of none that
+/// was not sampled.
+#[derive(Clone, Debug, Serialize)]
+pub struct ApartAt {
+    /// Median of the rounds' 99.9th percentile waits of readers.
+    pub read_wait_p999_ns: Option<u64>,
+    /// The longest sampled wait of a reader of all rounds.
+    pub read_wait_max_ns: Option<u64>,
+    /// The samples of readers in the round that has the fewest.
+    pub read_wait_samples: u64,
+    /// Median of the rounds' 99.9th percentile waits of writers.
+    pub write_wait_p999_ns: Option<u64>,
+    /// The longest sampled wait of a writer of all rounds.
+    pub write_wait_max_ns: Option<u64>,
+    /// The samples of writers in the round that has the fewest.
+    pub write_wait_samples: u64,
+}
+
+/// A p99.9 wait.
+#[derive(Clone, Copy)]
+pub struct Tail {
+    /// Whose, where readers and writers are apart.
+    pub whose: Option<&'static str>,
+    /// Nanoseconds; unknown when none was sampled.
+    pub ns: Option<u64>,
+    /// The samples of the round that has the fewest.
+    pub samples: u64,
+}
+
+impl Tail {
+    /// Whether a round has so few samples that this is its longest wait.
+    pub fn sparse(&self) -> bool {
+        self.ns.is_some() && self.samples < 1000
+    }
+
+    /// Whether it is longer than `other`. Nobody knows of one that was not
+    /// sampled.
+    pub fn longer(&self, other: &Self, clock_ns: u64) -> bool {
+        let both = self.ns.zip(other.ns);
+        both.is_some_and(|(a, b)| longer(a, b, clock_ns))
+    }
 }
 
 /// A point of the grid: our lock and the best rival there.
@@ -50,7 +96,9 @@ pub struct PointSummary {
     /// Our median throughput over the best rival's.
     pub ratio: f64,
     /// Whether no rival dominates our lock: is better in both throughput and
-    /// p99.9 wait, in the medians and in at least two thirds of the rounds.
+    /// p99.9 wait, in the medians and in at least two thirds of the rounds. Where
+    /// readers and writers are apart, better in p99.9 wait is who is better in
+    /// that of one of them and not worse in that of the other.
     pub on_pareto_front: bool,
     /// The rivals that do.
     pub dominated_by: Vec<&'static str>,
@@ -75,26 +123,14 @@ impl PointSummary {
 /// Summarises every point at which each of `locks` completed a round; the
 /// first lock is ours. Reading the clock for a wait took `clock_ns`.
 pub fn summarise(raws: &[Raw], locks: &[&'static str], clock_ns: u64) -> Vec<PointSummary> {
-    let points: Vec<Point> = raws.iter().map(Raw::point).collect();
+    let points: Vec<Point> = raws.iter().map(|raw| raw.point).collect();
     let points = values::distinct(&points).into_iter();
     points
         .filter_map(|point| {
-            let here: Vec<&Raw> = raws.iter().filter(|raw| raw.point() == point).collect();
+            let here: Vec<&Raw> = raws.iter().filter(|raw| raw.point == point).collect();
             at_point(point, &here, locks, clock_ns)
         })
         .collect()
-}
-
-impl Raw {
-    fn point(&self) -> Point {
-        let Record {
-            load, gap, threads, ..
-        } = self.record;
-        Point {
-            work: Work { load, gap },
-            threads,
-        }
-    }
 }
 
 fn at_point(
@@ -116,8 +152,8 @@ fn at_point(
         .max_by(|a, b| a.rate_kops.total_cmp(&b.rate_kops))?;
     let dominates = |rival: &usize| {
         let each = rounds.iter();
-        let wins = each.filter(|r| better(r[*rival].rating(), r[0].rating(), clock_ns));
-        better(all[*rival].rating(), ours.rating(), clock_ns)
+        let wins = each.filter(|r| better(&r[*rival].rating(), &r[0].rating(), clock_ns));
+        better(&all[*rival].rating(), &ours.rating(), clock_ns)
             && 3 * wins.count() >= 2 * rounds.len()
     };
     let dominated_by: Vec<_> = (1..all.len())
@@ -155,23 +191,30 @@ fn complete_rounds<'a>(here: &[&'a Raw], locks: &[&str]) -> Vec<Vec<&'a Record>>
     numbers.filter_map(round).collect()
 }
 
-/// Throughput in kop/s and p99.9 wait in nanoseconds.
-type Rating = (f64, u64);
+/// Throughput in kop/s and p99.9 waits.
+struct Rating {
+    rate_kops: f64,
+    tails: Vec<Tail>,
+}
 
 /// Whether `a` is better than `b` in both.
-fn better(a: Rating, b: Rating, clock_ns: u64) -> bool {
-    a.0 > b.0 * (1.0 + MARGIN) && longer(b.1, a.1, clock_ns)
+fn better(a: &Rating, b: &Rating, clock_ns: u64) -> bool {
+    let longer = |these: &Rating, those: &Rating| {
+        let mut pairs = these.tails.iter().zip(&those.tails);
+        pairs.any(|(this, that)| this.longer(that, clock_ns))
+    };
+    a.rate_kops > b.rate_kops * (1.0 + MARGIN) && longer(b, a) && !longer(a, b)
 }
 
 /// Whether the wait `a` is longer than `b`. Waits that differ by less than it
 /// takes to measure one do not differ.
-pub fn longer(a: u64, b: u64, clock_ns: u64) -> bool {
+fn longer(a: u64, b: u64, clock_ns: u64) -> bool {
     a as f64 > b as f64 * (1.0 + MARGIN) && a > b + clock_ns
 }
 
 impl Record {
     fn rating(&self) -> Rating {
-        (self.rate_kops, self.wait_p999_ns)
+        LockAt::new(&[self]).rating()
     }
 }
 
@@ -190,21 +233,57 @@ impl LockAt {
             wait_max_ns: runs.iter().map(|r| r.wait_max_ns).max().unwrap_or(0),
             wait_samples: runs.iter().map(|r| r.wait_samples).min().unwrap_or(0),
             jain: rounded(middle(|record| record.jain), 1e6),
+            apart: ApartAt::new(runs),
         }
     }
 
     fn rating(&self) -> Rating {
-        (self.rate_kops, self.wait_p999_ns)
+        Rating {
+            rate_kops: self.rate_kops,
+            tails: self.tails(),
+        }
     }
 
-    /// Whether a round has so few samples that its p99.9 is its longest wait.
-    pub fn sparse(&self) -> bool {
-        self.wait_samples < 1000
+    /// Its p99.9 wait; or that of readers and that of writers.
+    pub fn tails(&self) -> Vec<Tail> {
+        let tail = |whose, ns, samples| Tail { whose, ns, samples };
+        match &self.apart {
+            None => vec![tail(None, Some(self.wait_p999_ns), self.wait_samples)],
+            Some(of) => vec![
+                tail(Some("readers"), of.read_wait_p999_ns, of.read_wait_samples),
+                tail(
+                    Some("writers"),
+                    of.write_wait_p999_ns,
+                    of.write_wait_samples,
+                ),
+            ],
+        }
     }
 
     /// How far the throughputs of the rounds lie apart, over their median.
     pub fn spread(&self) -> f64 {
         (self.rate_max_kops - self.rate_min_kops) / self.rate_kops.max(f64::MIN_POSITIVE)
+    }
+}
+
+impl ApartAt {
+    fn new(runs: &[&Record]) -> Option<Self> {
+        let all: Option<Vec<&Apart>> = runs.iter().map(|run| run.apart.as_ref()).collect();
+        let all = all?;
+        let known = |of: fn(&Apart) -> Option<u64>| all.iter().filter_map(move |run| of(run));
+        let middle = |of| {
+            let values: Vec<f64> = known(of).map(|ns| ns as f64).collect();
+            (!values.is_empty()).then(|| median(values) as u64)
+        };
+        let fewest = |of: fn(&Apart) -> u64| all.iter().map(|run| of(run)).min().unwrap_or(0);
+        Some(Self {
+            read_wait_p999_ns: middle(|run| run.read_wait_p999_ns),
+            read_wait_max_ns: known(|run| run.read_wait_max_ns).max(),
+            read_wait_samples: fewest(|run| run.read_wait_samples),
+            write_wait_p999_ns: middle(|run| run.write_wait_p999_ns),
+            write_wait_max_ns: known(|run| run.write_wait_max_ns).max(),
+            write_wait_samples: fewest(|run| run.write_wait_samples),
+        })
     }
 }
 

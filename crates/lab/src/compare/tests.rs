@@ -1,13 +1,20 @@
 //! The summary must be true, above all where our lock loses: made-up runs go
 //! in, and what comes out is held against them.
 
+mod rw;
+
 use super::{
-    Raw, sentences,
+    Raw,
+    plan::Point,
+    sentences,
     summary::{PointSummary, summarise},
     tables,
     verdict::{Scope, Verdict},
 };
-use crate::{record::Record, values::World};
+use crate::{
+    record::Record,
+    values::{Work, World},
+};
 
 const CLOCK_NS: u64 = 30;
 
@@ -37,7 +44,11 @@ fn raw(round: u32, load: u32, threads: usize, lock: &'static str, kops: f64, tai
         events: None,
         simulation: None,
     };
-    Raw { record, round }
+    Raw {
+        record,
+        round,
+        point: Point::new(Work { load, gap: load }, threads),
+    }
 }
 
 /// Three rounds of a point: throughput and tail of ours, `a` and `b`.
@@ -116,7 +127,7 @@ fn wins_ties_and_losses_are_told_apart() {
 
     let threads = |outcomes: &[super::verdict::Outcome]| {
         let all = outcomes.iter();
-        all.map(|o| (o.point.work.load, o.point.threads, o.ratio))
+        all.map(|o| (o.point.setting.work.load, o.point.threads, o.ratio))
             .collect::<Vec<_>>()
     };
     assert_eq!(threads(&verdict.wins), [(0, 2, 1.5)]);
@@ -185,7 +196,7 @@ fn points_that_are_a_round_ahead_are_counted() {
 #[test]
 fn nothing_measured_is_said_in_a_line() {
     let (points, verdict) = judged(&[], 4);
-    assert_eq!(tables::text(&points), "");
+    assert_eq!(tables::text(&[&points], &points), "");
     let text = sentences::text(&verdict);
     assert_eq!(text.trim().lines().count(), 1, "{text}");
     assert!(text.contains("0 of 3 rounds"), "{text}");
@@ -228,7 +239,7 @@ fn everything_fits_into_100_columns() {
     let points = summarise(&raws, &scope.locks, CLOCK_NS);
     assert_eq!(points[0].dominated_by, locks[1..]);
     let verdict = Verdict::new(&scope, &points, CLOCK_NS);
-    let text = tables::text(&points) + &sentences::text(&verdict);
+    let text = tables::text(&[&points], &points) + &sentences::text(&verdict);
     let widest = text.lines().map(|line| line.chars().count()).max();
     assert!(widest <= Some(100), "{text}");
 }

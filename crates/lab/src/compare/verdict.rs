@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    plan::{LeftOut, Point},
+    plan::{LeftOut, Point, Setting},
     summary::{self, LockAt, MARGIN, PointSummary},
 };
-use crate::{
-    record::rounded,
-    values::{self, Work},
-};
+use crate::{record::rounded, values};
 
 /// What was to be compared.
 pub struct Scope {
@@ -53,6 +50,9 @@ pub struct Tail {
     /// The point.
     #[serde(flatten)]
     pub point: Point,
+    /// Whose waits, where those of readers and of writers are apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whose: Option<&'static str>,
     /// The best rival there, by throughput.
     pub rival: &'static str,
     /// Our p99.9 wait.
@@ -64,9 +64,9 @@ pub struct Tail {
 /// What becomes of the locks when many threads come.
 #[derive(Clone, Debug, Serialize)]
 pub struct Collapse {
-    /// The work.
+    /// What each thread does.
     #[serde(flatten)]
-    pub work: Work,
+    pub setting: Setting,
     /// The most threads measured.
     pub threads: usize,
     /// Each lock's throughput with them over that with two threads.
@@ -124,8 +124,8 @@ pub struct Verdict {
     pub spread: f64,
     /// And that of our lock at its worst point.
     pub worst_spread: f64,
-    /// Throughput with the most threads over that with two, for each work that
-    /// has both.
+    /// Throughput with the most threads over that with two, for each setting
+    /// that has both.
     pub collapse: Vec<Collapse>,
     /// The longest sampled waits.
     pub longest_waits: Vec<LongestWait>,
@@ -194,33 +194,40 @@ fn misses(points: &[PointSummary]) -> Vec<Miss> {
 }
 
 fn longer_tails(points: &[PointSummary], clock_ns: u64) -> Vec<Tail> {
-    let tails = points.iter().map(|p| Tail {
-        point: p.point,
-        rival: p.best_rival,
-        wait_p999_ns: p.ours().wait_p999_ns,
-        rival_wait_p999_ns: p.best().wait_p999_ns,
-    });
-    let longer = |t: &Tail| summary::longer(t.wait_p999_ns, t.rival_wait_p999_ns, clock_ns);
-    tails.filter(longer).collect()
+    let at = |p: &PointSummary| {
+        let pairs = p.ours().tails().into_iter().zip(p.best().tails());
+        let longer = pairs.filter(|(ours, best)| ours.longer(best, clock_ns));
+        let tail = |(ours, best): (summary::Tail, summary::Tail)| {
+            Some(Tail {
+                point: p.point,
+                whose: ours.whose,
+                rival: p.best_rival,
+                wait_p999_ns: ours.ns?,
+                rival_wait_p999_ns: best.ns?,
+            })
+        };
+        longer.filter_map(tail).collect::<Vec<_>>()
+    };
+    points.iter().flat_map(at).collect()
 }
 
 fn collapse(points: &[PointSummary]) -> Vec<Collapse> {
-    let works: Vec<Work> = points.iter().map(|p| p.point.work).collect();
-    let of = |work: Work| {
-        let mut here = points.iter().filter(move |p| p.point.work == work);
+    let settings: Vec<Setting> = points.iter().map(|p| p.point.setting).collect();
+    let of = |setting: Setting| {
+        let mut here = points.iter().filter(move |p| p.point.setting == setting);
         let two = here.clone().find(|p| p.point.threads == 2)?;
         let most = here.by_ref().max_by_key(|p| p.point.threads)?;
         let threads = most.point.threads;
         let pairs = most.locks.iter().zip(&two.locks);
         (threads > 2).then(|| Collapse {
-            work,
+            setting,
             threads,
             kept: pairs
                 .map(|(most, two)| (most.lock, rounded(most.rate_kops / two.rate_kops, 1e4)))
                 .collect(),
         })
     };
-    values::distinct(&works)
+    values::distinct(&settings)
         .into_iter()
         .filter_map(of)
         .collect()

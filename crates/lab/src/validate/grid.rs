@@ -75,7 +75,11 @@ impl Grid {
         measure::can_start(threads.iter().copied().max().unwrap_or(1))?;
         let points = values::distinct(&args.points).into_iter();
         let points = points
-            .flat_map(|work| threads.iter().map(move |&threads| Point { work, threads }))
+            .flat_map(|work| {
+                threads
+                    .iter()
+                    .map(move |&threads| Point::new(work, threads))
+            })
             .collect();
         Ok(Self {
             locks,
@@ -195,10 +199,10 @@ impl Grid {
         Config {
             threads: at.threads,
             duration: self.seconds,
-            load: at.work.load,
-            gap: at.work.gap,
+            load: at.setting.work.load,
+            gap: at.setting.work.gap,
             read_pct: 0,
-            sample: place.sampling(at.work.load, at.work.gap),
+            sample: place.sampling(at.setting.work.load, at.setting.work.gap),
             seed: self.seed.wrapping_add(u64::from(round) - 1),
         }
     }
@@ -239,7 +243,7 @@ mod tests {
         let work = values::Work { load: 0, gap: 0 };
         let grid = Grid {
             locks: registry::all().into_iter().take(3).collect(),
-            points: [1, 2].map(|threads| Point { work, threads }).to_vec(),
+            points: [1, 2].map(|threads| Point::new(work, threads)).to_vec(),
             rounds: 20,
             seconds: Duration::ZERO,
             seed: 1,

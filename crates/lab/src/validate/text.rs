@@ -58,7 +58,7 @@ pub fn table(points: &[Compared]) -> String {
     for p in points {
         table.add_row([
             Cell::new(p.lock),
-            Cell::new(p.at.work),
+            Cell::new(p.at.setting.work),
             right(p.at.threads),
             right(format::number(p.native_kops)),
             right(format!("{:.0} %", 100.0 * p.spread())),

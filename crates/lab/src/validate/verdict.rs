@@ -228,7 +228,7 @@ mod tests {
         let work = Work { load: 50, gap: 7 };
         Cell {
             lock,
-            at: Point { work, threads },
+            at: Point::new(work, threads),
             native: native.to_vec(),
             simulated: Some(sim),
         }

@@ -117,3 +117,148 @@ fn a_directory_that_cannot_be_written_is_refused_before_anything_runs() {
     );
     assert!(err.contains(&path) && err.contains("writable"), "{err}");
 }
+
+const TINY_RW: [&str; 9] = [
+    "compare",
+    "--rw",
+    "--lock",
+    "std-rw,percpu,rwsem",
+    "--threads",
+    "1,2",
+    "--points",
+    "0/0",
+    "--seconds",
+];
+
+fn tiny_rw(more: &[&'static str]) -> Vec<&'static str> {
+    TINY_RW
+        .into_iter()
+        .chain(["0.002"])
+        .chain(more.iter().copied())
+        .collect()
+}
+
+#[test]
+fn rw_judges_each_of_ours_and_the_bounds() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("results");
+    let path: &'static str = String::leak(path.to_str().expect("characters").into());
+    let output = run(&tiny_rw(&["--json", "--out", path]));
+    let out = text(&output.stdout);
+    let objects: Vec<_> = out.lines().map(json).collect();
+    let kinds = |kind| objects.iter().filter(move |object| object["type"] == kind);
+    assert_eq!(
+        kinds("point").count(),
+        2 * 10,
+        "ours at 5 shares and 2 numbers of threads"
+    );
+    let verdicts: Vec<_> = kinds("verdict").collect();
+    for (verdict, lock) in verdicts.iter().zip(["percpu", "rwsem"]) {
+        assert_eq!(verdict["lock"], lock);
+        assert_eq!(verdict["rivals"], serde_json::json!(["std-rw"]));
+        assert_eq!(
+            (&verdict["points"], &verdict["rounds_complete"]),
+            (&10.into(), &3.into())
+        );
+    }
+    for share in [0, 50, 90, 99, 100] {
+        assert_eq!(
+            kinds("point")
+                .filter(|point| point["read_pct"] == share)
+                .count(),
+            4
+        );
+    }
+
+    let bounds = objects.last().expect("objects were printed");
+    assert_eq!(bounds["type"], "bounds");
+    let all = bounds["bounds"].as_array().expect("a list");
+    let names = [
+        "percpu-read-1",
+        "percpu-read-2",
+        "percpu-readers",
+        "rwsem-front",
+        "rwsem-mean",
+        "rwsem-writer-wait",
+        "percpu-writer",
+    ];
+    assert_eq!(
+        all.iter().map(|b| b["bound"].clone()).collect::<Vec<_>>(),
+        names
+    );
+    for bound in all {
+        let (measured, holds) = (bound["measured"].as_f64(), bound["holds"].as_bool());
+        let most = bound["at_most"].as_f64().unwrap_or(f64::INFINITY);
+        let least = bound["at_least"].as_f64().unwrap_or(0.0);
+        assert_eq!(holds, measured.map(|n| n >= least && n <= most), "{bound}");
+    }
+    let missed = all.iter().any(|bound| bound["holds"] == false);
+    assert_eq!(bounds["holds"] == false, missed);
+    assert_eq!(output.status.code(), Some(i32::from(missed)), "{out}");
+    assert_eq!(text(&output.stderr).contains("bounds missed"), missed);
+
+    let raw = fs::read_to_string(directory.path().join("results/raw.jsonl")).expect("it is there");
+    let runs: Vec<_> = raw.lines().map(json).collect();
+    let of = |lock| runs.iter().filter(move |run| run["lock"] == lock);
+    assert_eq!((of("limit").count(), of("loop").count()), (6, 6));
+    let timed: Vec<_> = of("rwsem").filter(|run| run["round"].is_null()).collect();
+    assert_eq!(timed.len(), 2);
+    assert!(
+        timed
+            .iter()
+            .all(|run| run["sample"] == 1 && run["read_pct"] == 99)
+    );
+    assert_eq!(of("rwsem").count(), 10 * 3 + timed.len());
+    let summary = fs::read_to_string(directory.path().join("results/summary.jsonl"));
+    assert_eq!(summary.expect("it is there"), out);
+}
+
+#[test]
+fn rw_text_names_every_lock_of_ours_and_every_bound() {
+    let output = run(&tiny_rw(&[]));
+    let out = text(&output.stdout);
+    assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
+    for lock in ["rwsem", "percpu"] {
+        assert!(
+            out.contains(&format!("\n{lock} beside the best rival")),
+            "{out}"
+        );
+    }
+    let (_, bounds) = out.split_once("\nBounds\n").expect("bounds");
+    assert_eq!(
+        bounds.matches(": holds\n").count()
+            + bounds.matches(": MISSED\n").count()
+            + bounds.matches(": NOT MEASURED\n").count(),
+        7
+    );
+}
+
+#[test]
+fn rw_runs_in_the_simulated_world_without_bounds() {
+    let sim = ["compare", "--rw", "--world", "sim", "--machine", "x86-32c"];
+    let tiny = [
+        "--threads",
+        "2",
+        "--points",
+        "5/50",
+        "--seconds",
+        "0.001",
+        "--json",
+    ];
+    let args = [&sim[..], &tiny].concat();
+    let out = stdout(&args);
+    assert_eq!(out, stdout(&args));
+    let objects: Vec<_> = out.lines().map(json).collect();
+    assert!(objects.iter().all(|object| object["type"] != "bounds"));
+    let verdicts = objects.iter().filter(|object| object["type"] == "verdict");
+    let locks: Vec<_> = verdicts
+        .map(|v| (v["lock"].clone(), v["rivals"][0].clone()))
+        .collect();
+    assert_eq!(
+        locks,
+        [
+            ("rwsem".into(), "percpu".into()),
+            ("percpu".into(), "rwsem".into())
+        ]
+    );
+}

@@ -90,6 +90,19 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
         ("compare --points 0/0,1/x", ["--points '1/x'", "LOAD/GAP"]),
         ("compare --rounds 2", ["--rounds '2'", "from 3 to 1000"]),
         ("compare --lock mutex", ["'mutex'", "name another lock"]),
+        ("locktest --read 101", ["--read '101'", "from 0 to 100"]),
+        ("locktest --read -1", ["--read '-1'", "from 0 to 100"]),
+        (
+            "compare --rw --lock rwsem,mutex",
+            [
+                "'mutex' is not for readers and writers",
+                "rwsem, rwsem:trylock",
+            ],
+        ),
+        (
+            "compare --rw --lock rwsem",
+            ["'rwsem'", "name another lock"],
+        ),
         (
             "compare --lock std,nosuch",
             ["'nosuch' is not a lock", "mutex"],

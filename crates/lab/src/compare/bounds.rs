@@ -1,0 +1,384 @@
+//! What our locks for readers and writers promise, held against what was
+//! measured. Nothing here is built on a number that another run had.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    Raw,
+    gauges::{self, LIMIT, LOOP},
+    idle::Idle,
+    plan::{MANY_READERS, Point},
+    summary::{PointSummary, median},
+    verdict::{LongestWait, Verdict},
+};
+use crate::{
+    failure::Failure,
+    format,
+    record::{Record, rounded},
+    screen,
+};
+
+/// The two locks of ours that promise something.
+const PERCPU: &str = "percpu";
+const RWSEM: &str = "rwsem";
+
+/// `percpu`'s read lock and unlock may take so many times as long as the limit.
+const OF_THE_LIMIT: f64 = 2.5;
+/// Its readers get so many times as far as those of the best rival.
+const OF_THE_BEST: f64 = 3.0;
+/// The mean of `rwsem`'s ratios to the best rivals.
+const MEAN: f64 = 1.05;
+/// Its writers wait no longer, with many readers.
+const LONGEST_MS: f64 = 50.0;
+/// `percpu`'s writer waits no longer, in membarriers, while readers are idle.
+const MEMBARRIERS: f64 = 5.0;
+
+/// What fewer rounds say, an interrupt having come, is not judged.
+const ROUNDS: usize = 3;
+
+/// The side of a number that a promise is on.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// It is no more than this.
+    AtMost(f64),
+    /// It is no less than this.
+    AtLeast(f64),
+}
+
+/// A promise and what was measured of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bound {
+    /// Its name.
+    pub bound: &'static str,
+    /// What it is about.
+    pub what: String,
+    /// Whether it holds; null when it was not measured.
+    pub holds: Option<bool>,
+    /// What was measured; null when nothing was.
+    pub measured: Option<f64>,
+    /// What was promised.
+    #[serde(flatten)]
+    pub side: Side,
+    /// What it was made of.
+    pub numbers: BTreeMap<&'static str, f64>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type", rename = "bounds")]
+pub struct Bounds {
+    /// Whether all hold: null when none is missed but not all were measured.
+    pub holds: Option<bool>,
+    /// Each.
+    pub bounds: Vec<Bound>,
+    /// The longest waits of writers with many readers, each wait timed.
+    pub longest_writer_waits: Vec<LongestWait>,
+}
+
+/// What a comparison measured.
+pub struct Evidence<'a> {
+    /// The runs of the rounds.
+    pub raws: &'a [Raw],
+    /// Each of our locks beside its rivals; empty where there are none.
+    pub judged: &'a [(Vec<PointSummary>, Verdict)],
+    /// The runs in which every wait was timed.
+    pub timed: &'a [(Point, Record)],
+    /// A writer while the readers are idle.
+    pub idle: Option<&'a Idle>,
+}
+
+impl Bounds {
+    /// Judges each.
+    pub fn new(evidence: &Evidence) -> Self {
+        let mut bounds: Vec<Bound> = (gauges::THREADS
+            .into_iter()
+            .map(|threads| cost(evidence, threads)))
+        .collect();
+        bounds.extend([
+            readers(evidence),
+            front(evidence),
+            mean(evidence),
+            longest_wait(evidence),
+            idle(evidence),
+        ]);
+        let any = |holds| bounds.iter().any(|bound| bound.holds == holds);
+        Self {
+            holds: match (any(Some(false)), any(None)) {
+                (true, _) => Some(false),
+                (false, true) => None,
+                (false, false) => Some(true),
+            },
+            longest_writer_waits: longest_waits(evidence.timed),
+            bounds,
+        }
+    }
+
+    /// Makes sure that none is missed.
+    ///
+    /// # Errors
+    /// Some are.
+    pub fn check(&self) -> Result<(), Failure> {
+        let missed = self
+            .bounds
+            .iter()
+            .filter(|bound| bound.holds == Some(false));
+        let names: Vec<_> = missed.map(|bound| bound.bound).collect();
+        match names.len() {
+            0 => Ok(()),
+            n => Err(Failure::Check(format!(
+                "{n} of {} bounds missed: {}",
+                self.bounds.len(),
+                names.join(", ")
+            ))),
+        }
+    }
+
+    /// The bounds for people.
+    pub fn text(&self) -> String {
+        let mut text = waits_text(&self.longest_writer_waits);
+        text += "\nBounds\n";
+        for bound in &self.bounds {
+            text += &bound.text();
+        }
+        text
+    }
+}
+
+impl Bound {
+    fn new(
+        bound: &'static str,
+        what: impl Into<String>,
+        side: Side,
+        measured: Option<f64>,
+        numbers: impl IntoIterator<Item = (&'static str, f64)>,
+    ) -> Self {
+        let numbers = numbers.into_iter().map(|(name, n)| (name, rounded(n, 1e3)));
+        let measured = measured.map(|measured| rounded(measured, 1e4));
+        Self {
+            bound,
+            what: what.into(),
+            holds: measured.map(|measured| side.has(measured)),
+            measured,
+            side,
+            numbers: numbers.collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let (bound, what) = (self.bound, &self.what);
+        let side = match self.side {
+            Side::AtMost(most) => format!("at most {most}"),
+            Side::AtLeast(least) => format!("at least {least}"),
+        };
+        let Some(measured) = self.measured else {
+            return format!("  {bound}: NOT MEASURED\n    {what}: {side}\n");
+        };
+        let verdict = if self.holds == Some(true) {
+            "holds"
+        } else {
+            "MISSED"
+        };
+        let measured = number(measured);
+        let numbers = self.numbers.iter();
+        let numbers: Vec<_> = numbers
+            .map(|(name, n)| format!("{name} {}", number(*n)))
+            .collect();
+        let lines = numbers
+            .chunks(4)
+            .map(|some| format!("    {}\n", some.join(", ")));
+        format!("  {bound}: {verdict}\n    {what}: {measured}, {side}\n")
+            + &lines.collect::<String>()
+    }
+}
+
+fn number(n: f64) -> String {
+    if n >= 0.0 && n.fract() == 0.0 {
+        format::count(n as u64)
+    } else {
+        format::number(n)
+    }
+}
+
+impl Side {
+    fn has(self, number: f64) -> bool {
+        match self {
+            Self::AtMost(most) => number <= most,
+            Self::AtLeast(least) => number >= least,
+        }
+    }
+}
+
+/// What a reader pays, beside the limit. Nothing is subtracted from what is
+/// judged; net of the loop it is told, too.
+fn cost(evidence: &Evidence, threads: usize) -> Bound {
+    let of = |name| operation_ns(evidence.raws, name, threads);
+    let costs = of(PERCPU).zip(of(LIMIT.name)).zip(of(LOOP.name));
+    let numbers = costs.into_iter().flat_map(|((lock, limit), empty)| {
+        [
+            ("percpu_ns", lock),
+            ("limit_ns", limit),
+            ("loop_ns", empty),
+            ("net_percpu_ns", lock - empty),
+            ("net_limit_ns", limit - empty),
+            ("net_ratio", (lock - empty) / (limit - empty)),
+        ]
+    });
+    let s = if threads == 1 { "" } else { "s" };
+    Bound::new(
+        if threads == 1 {
+            "percpu-read-1"
+        } else {
+            "percpu-read-2"
+        },
+        format!("a read of percpu over a plain +1/-1, {threads} thread{s}, the loop included"),
+        Side::AtMost(OF_THE_LIMIT),
+        costs.map(|((lock, limit), _)| lock / limit),
+        numbers,
+    )
+}
+
+/// What an operation takes a thread where all read: the median over the rounds.
+fn operation_ns(raws: &[Raw], name: &str, threads: usize) -> Option<f64> {
+    let here = raws
+        .iter()
+        .filter(|raw| raw.point == gauges::readers(threads) && raw.record.lock == name);
+    let ns = here.map(|raw| 1e6 * threads as f64 / raw.record.rate_kops);
+    let all: Vec<f64> = ns.filter(|ns| ns.is_finite()).collect();
+    (all.len() >= ROUNDS).then(|| median(all))
+}
+
+/// The points and the verdict of one of our locks, if enough rounds are complete.
+fn of<'a>(evidence: &'a Evidence, lock: &str) -> Option<(&'a [PointSummary], &'a Verdict)> {
+    let mut judged = evidence
+        .judged
+        .iter()
+        .map(|(points, verdict)| (&points[..], verdict));
+    judged.find(|(_, verdict)| verdict.lock == lock && verdict.rounds_complete >= ROUNDS)
+}
+
+fn readers(evidence: &Evidence) -> Bound {
+    let point = of(evidence, PERCPU)
+        .and_then(|(points, _)| points.iter().find(|p| p.point == gauges::readers(2)));
+    let numbers = point.into_iter().flat_map(|p| {
+        [
+            ("percpu_kops", p.ours().rate_kops),
+            ("best_rival_kops", p.best().rate_kops),
+        ]
+    });
+    let rival = point.map_or("the best rival", |p| p.best_rival);
+    Bound::new(
+        "percpu-readers",
+        format!("readers of percpu over those of {rival}, 2 threads"),
+        Side::AtLeast(OF_THE_BEST),
+        point.map(|p| p.ratio),
+        numbers,
+    )
+}
+
+fn front(evidence: &Evidence) -> Bound {
+    let verdict = of(evidence, RWSEM).map(|(_, verdict)| verdict);
+    Bound::new(
+        "rwsem-front",
+        "points at which a rival beats rwsem in both throughput and p99.9 wait",
+        Side::AtMost(0.0),
+        verdict.map(|v| v.pareto_misses.len() as f64),
+        verdict.map(|v| ("points", v.points as f64)),
+    )
+}
+
+fn mean(evidence: &Evidence) -> Bound {
+    let verdict = of(evidence, RWSEM).map(|(_, verdict)| verdict);
+    let contended = of(evidence, RWSEM)
+        .map(|(points, _)| points.iter().filter(|p| p.point.threads > 1).count() as f64);
+    Bound::new(
+        "rwsem-mean",
+        "geometric mean of rwsem over each point's best rival, 2 or more threads",
+        Side::AtLeast(MEAN),
+        verdict.and_then(|v| v.geomean_ratio_multi),
+        contended.map(|points| ("points", points)),
+    )
+}
+
+fn longest_wait(evidence: &Evidence) -> Bound {
+    let runs = evidence.timed.iter().filter(|(_, run)| run.lock == RWSEM);
+    let waits: Vec<(u64, u64)> = runs
+        .filter_map(|(_, run)| run.apart.as_ref())
+        .filter_map(|apart| Some((apart.write_wait_max_ns?, apart.write_wait_samples)))
+        .collect();
+    let longest = waits
+        .iter()
+        .map(|(ns, _)| *ns as f64 / 1e6)
+        .reduce(f64::max);
+    Bound::new(
+        "rwsem-writer-wait",
+        format!(
+            "longest wait of a writer of rwsem with {MANY_READERS} % readers, each timed, in ms"
+        ),
+        Side::AtMost(LONGEST_MS),
+        longest,
+        longest.map(|_| ("writes", waits.iter().map(|(_, n)| *n as f64).sum())),
+    )
+}
+
+/// A write that began no grace period does not count as one to an idle lock.
+fn idle(evidence: &Evidence) -> Bound {
+    let begun = |idle: &&Idle| idle.grace_periods == idle.writes;
+    let idle = evidence.idle.filter(begun);
+    let numbers = idle.into_iter().flat_map(|idle| {
+        [
+            ("write_ns", idle.write_ns),
+            ("membarrier_ns", idle.membarrier_ns),
+            ("writes", idle.writes as f64),
+            ("grace_periods", idle.grace_periods as f64),
+        ]
+    });
+    Bound::new(
+        "percpu-writer",
+        "wait of a writer of percpu over a membarrier, no reader active",
+        Side::AtMost(MEMBARRIERS),
+        idle.map(|idle| idle.write_ns / idle.membarrier_ns),
+        numbers,
+    )
+}
+
+fn longest_waits(timed: &[(Point, Record)]) -> Vec<LongestWait> {
+    let points: Vec<Point> = timed.iter().map(|(point, _)| *point).collect();
+    let at = |point| {
+        let here = timed.iter().filter(move |(at, _)| *at == point);
+        let wait =
+            |(_, run): &(Point, Record)| Some((run.lock, run.apart.as_ref()?.write_wait_max_ns?));
+        LongestWait {
+            point,
+            wait_max_ns: here.filter_map(wait).collect(),
+        }
+    };
+    crate::values::distinct(&points)
+        .into_iter()
+        .map(at)
+        .collect()
+}
+
+fn waits_text(waits: &[LongestWait]) -> String {
+    let Some(first) = waits.first() else {
+        return String::new();
+    };
+    let mut table = screen::table();
+    let threads = waits.iter().map(|at| at.point.threads.to_string());
+    table.set_header(["lock".into()].into_iter().chain(threads));
+    for &lock in first.wait_max_ns.keys() {
+        let wait = |at: &LongestWait| {
+            at.wait_max_ns
+                .get(lock)
+                .map_or("-".into(), |ns| format::time(*ns))
+        };
+        table.add_row([lock.into()].into_iter().chain(waits.iter().map(wait)));
+    }
+    format!(
+        "\nLongest wait of a writer at {}, each wait timed, by number of threads\n{}",
+        first.point.setting,
+        screen::rendered(table)
+    )
+}
