@@ -34,7 +34,7 @@ pub fn fails(tree: &Tree, lock: &str, twin: &Twin) -> anyhow::Result<String> {
 /// What the lab says of the lock if it fails.
 fn tortured(lab: &Path, lock: &str, way: &str) -> anyhow::Result<Option<String>> {
     // Readers do not share a mutex.
-    let readers = if lock.starts_with("mutex") { "0" } else { "5" };
+    let readers = if lock.starts_with("mutex") { "0" } else { "10" };
     let output = Command::new(lab)
         .args(["torture", "--lock", lock, "--readers", readers])
         .args(ALWAYS.split_whitespace().chain(way.split_whitespace()))

@@ -29,8 +29,9 @@ const SIMULATED: Duration = Duration::from_secs(1);
 ///
 /// As the kernel's locktorture: each writer loops lock, look, stay, unlock, and
 /// so does each reader. All pause together now and then, are kept off one CPU
-/// after the other, and become real-time threads for a while. The command fails
-/// when somebody is in who should not be, or when nobody gets on any more.
+/// after the other, and with --boost become real-time threads for a while. The
+/// command fails when somebody is in who should not be, or when nobody gets on
+/// any more.
 #[derive(clap::Args)]
 pub struct Args {
     /// Locks to torture, one after the other
