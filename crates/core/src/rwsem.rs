@@ -505,19 +505,19 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.fast(kind) || self.contend(kind, deadline)
     }
 
-    /// Takes the lock when nobody waits, at the first try.
+    /// Takes the lock at the first try; as a reader, when nobody waits.
     #[inline]
     fn fast(&self, kind: Kind) -> bool {
         let count = self.count();
         let Some(taken) = count.taken(kind) else {
             return false;
         };
+        let shares = count.has(WAITERS) && kind != Kind::Write;
         // (R1) Acquire pairs with the Release of those that left before.
-        if count.has(WAITERS) || !self.exchange(count, taken, Acquire) {
+        if shares || !self.exchange(count, taken, Acquire) {
             return false;
         }
         self.own(kind, count);
-        P::took();
         true
     }
 
@@ -546,6 +546,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Tells spinners who holds the lock, after the caller took it.
     #[inline]
     fn own(&self, kind: Kind, before: Count) {
+        P::took();
         match kind {
             Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
             Kind::Read | Kind::Upgradable if before.readers() == 0 => {

@@ -11,9 +11,10 @@ use lockyard_core::Look;
 
 use crate::{arch, clock};
 
-/// A period shorter than this, of two to three transfers of a cache line, is
-/// too short to change hands in.
-const SHORT_NS: u64 = 90;
+/// A period shorter than this is too short to change hands in. It is that of an
+/// owner whose cache line others look at, several transfers of it: 90 ns, about
+/// three where a transfer is quick, kept virtual machines with slow ones polling.
+const SHORT_NS: u64 = 300;
 
 /// How spinners look when the period is short: a batch of the owner's comings
 /// and goings apart.

@@ -19,6 +19,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let reads = matches!(kind, Kind::Read | Kind::Upgradable);
         let full = reads && self.count().entered(Kind::Read).has(OVERFLOW);
         assert!(!full, "too many readers of the rwsem at {self:p}");
+        // Who is awake overtakes who sleeps, and does not queue up to spin either.
+        if self.take(kind) {
+            return true;
+        }
         let look = P::pace();
         look == Look::Poll && self.glance(kind) || self.contend_slow(kind, look, deadline)
     }

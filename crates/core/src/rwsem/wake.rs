@@ -104,9 +104,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if kind == Kind::Write {
             self.owner.store(0, Relaxed); // a hint
         }
+        let after = Count(count.0 - part);
+        let skip = Self::may_skip(after) && !fair && !C::TRIES_GATE;
         // (R1) Release pairs with the Acquire of who takes it next.
-        if count.has(WAITERS) || !self.exchange(count, Count(count.0 - part), Release) {
+        if count.has(WAITERS) && !skip || !self.exchange(count, after, Release) {
             self.release_slow(part, fair);
+        } else if skip {
+            P::event(Event::WakeSkipped);
         }
     }
 
