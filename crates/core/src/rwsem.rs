@@ -560,11 +560,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.owner.store(writer.number() << OWNER_SHIFT, Relaxed); // a hint to others
     }
 
-    /// After the caller took the lock as a reader past waiters: other readers
-    /// among them may come in as well.
+    /// After the caller took the lock as a reader past waiters: if a reader is the
+    /// first of them, it may come in as well, and others with it. Who is first is a
+    /// hint: whom this misses, the next release finds.
     fn share(&self, kind: Kind, before: Count) {
-        if before.has(WAITERS) && matches!(kind, Kind::Read | Kind::Upgradable) {
-            P::event(Event::ReadStolen);
+        if !before.has(WAITERS) || !matches!(kind, Kind::Read | Kind::Upgradable) {
+            return;
+        }
+        P::event(Event::ReadStolen);
+        let first = self.queue.front().first();
+        if first.and_then(|first| P::task(first).rwsem.kind()) != Some(Kind::Write) {
             self.pass_on();
         }
     }
