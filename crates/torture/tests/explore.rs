@@ -11,15 +11,15 @@ use lockyard_torture::{
     subjects::{Guarded, Mutex, Percpu, Rwsem},
 };
 
-/// Schedules of two, of three and of four tasks.
+/// Schedules of each number of tasks, from two on.
 const SCHEDULES: u64 = 1_500;
 
-/// As many of the other policies of a lock.
+/// The same, for many tasks, and for the other policies of a lock.
 const FEW: u64 = 400;
 
-fn survives<S: Subject>(name: &str, schedules: u64) {
+fn survives<S: Subject>(name: &str, most_tasks: usize, schedules: u64) {
     let mut before = 0;
-    for tasks in 2..=4 {
+    for tasks in 2..=most_tasks {
         let (done, failure) = explore::run::<S>(tasks, 0..schedules, || false);
         if let Some(explore::Failure { schedule, what }) = failure {
             panic!(
@@ -34,42 +34,42 @@ fn survives<S: Subject>(name: &str, schedules: u64) {
 
 #[test]
 fn mutex() {
-    survives::<Mutex<osq::Event>>("mutex", SCHEDULES);
+    survives::<Mutex<osq::Event>>("mutex", 4, SCHEDULES);
 }
 
 #[test]
 fn mutex_poll() {
-    survives::<Mutex<osq::Poll>>("mutex:poll", FEW);
+    survives::<Mutex<osq::Poll>>("mutex:poll", 4, FEW);
 }
 
 #[test]
 fn condvar() {
-    survives::<Guarded<osq::Event>>("condvar", SCHEDULES);
+    survives::<Guarded<osq::Event>>("condvar", 4, SCHEDULES);
 }
 
 #[test]
 fn rwsem() {
-    survives::<Rwsem<Lockless>>("rwsem", SCHEDULES);
+    survives::<Rwsem<Lockless>>("rwsem", 5, FEW);
 }
 
 #[test]
 fn rwsem_trylock() {
-    survives::<Rwsem<Trylock>>("rwsem:trylock", FEW);
+    survives::<Rwsem<Trylock>>("rwsem:trylock", 4, FEW);
 }
 
 #[test]
 fn percpu() {
-    survives::<Percpu<Bounded>>("percpu", FEW);
+    survives::<Percpu<Bounded>>("percpu", 4, FEW);
 }
 
 #[test]
 fn percpu_barging() {
-    survives::<Percpu<Barging>>("percpu:barging", FEW);
+    survives::<Percpu<Barging>>("percpu:barging", 4, FEW);
 }
 
 #[test]
 fn percpu_handoff() {
-    survives::<Percpu<Handoff>>("percpu:handoff", FEW);
+    survives::<Percpu<Handoff>>("percpu:handoff", 4, FEW);
 }
 
 #[test]

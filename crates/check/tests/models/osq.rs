@@ -112,7 +112,6 @@ fn three_of_whom_any_may_leave() {
 }
 
 #[test]
-#[ignore = "takes long"]
 fn four_of_whom_one_may_leave() {
     explore("osq of 4, leaving", &STOPPING, &LEAVING, || {
         queue_up(&[0, 0, 0, 1])

@@ -2,7 +2,7 @@
 
 use super::{
     Count, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS, RawRwLock, SPINNER,
-    WAITERS, WakeCheck,
+    WAITERS, WRITER, WakeCheck,
 };
 use crate::{
     mutex::Body,
@@ -17,11 +17,15 @@ const SPINS: u32 = 4;
 const GLANCES: u32 = 32;
 
 /// How long to spin while readers have the lock, in microseconds: nobody knows
-/// whether they run. A little longer for each, up to [`CROWD`]. So with a writer
-/// that has not yet said who it is, or has taken that back: a real-time spinner
-/// may have preempted it right there, and would keep it from its CPU for ever.
+/// whether they run. A little longer for each, up to [`CROWD`].
 const READERS_MICROS: u32 = 10;
 const CROWD: u32 = 30;
+
+/// How long to spin while a writer has the lock that has not said yet who it is, or
+/// has taken that back, in microseconds. Most of the time it is about to go on; but a
+/// real-time spinner may have preempted it right there, and would keep it from its
+/// CPU for ever. A writer that comes and goes may look like that for long.
+const UNKNOWN_MICROS: u32 = crate::mutex::PATIENCE_MICROS;
 
 /// How a spin ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -286,7 +290,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         spinner: &Spinner,
         also: impl Fn() -> bool,
     ) -> Option<Event> {
-        let patience = READERS_MICROS + count.readers().min(CROWD) / 2;
+        let patience = match count.has(WRITER) {
+            true => UNKNOWN_MICROS,
+            false => READERS_MICROS + count.readers().min(CROWD) / 2,
+        };
         let mut why = None;
         P::spin_until(
             &self.count,

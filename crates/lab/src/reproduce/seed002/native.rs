@@ -3,7 +3,7 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    process,
+    process, thread,
     time::Duration,
 };
 
@@ -47,8 +47,7 @@ impl Group {
     fn new(cpus: usize) -> io::Result<Self> {
         let missing = || io::Error::other("there is no cpu controller of cgroup v1");
         let mut controllers = CONTROLLERS.iter().map(Path::new);
-        let at = controllers
-            .find(|at| at.join("cpu.cfs_quota_us").exists() || at.join("tasks").exists());
+        let at = controllers.find(|at| at.join("tasks").exists());
         let group = Self(
             at.ok_or_else(missing)?
                 .join(format!("lockyard-{}", process::id())),
@@ -71,8 +70,13 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // It is empty: its threads have ended. Else the administrator must.
-        let _ = fs::remove_dir(&self.0);
+        // Its threads have ended, but the kernel may not be done with the last.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
