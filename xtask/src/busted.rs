@@ -13,8 +13,8 @@ mod twin;
 use twin::Twin;
 
 /// Puts each fault into a copy of the locks, and prints what its model says, and
-/// with `all` its exploration and the lab's torture; with names, only those. Returns whether all were
-/// caught.
+/// with `all` its exploration and the lab's torture; with names, only those.
+/// Returns whether all were caught.
 pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
     let mut twins = twin::read(root)?;
     for name in names {

@@ -33,14 +33,15 @@ enum Chore {
     Ci,
     /// Makes the README's table of results from the committed run
     Table,
-    /// Runs the models with their reports; that takes a minute
+    /// Runs the models with their reports, 60,000 executions of each at most; that
+    /// takes a minute
     Check {
-        /// Run the long ones too; that takes five minutes
+        /// Explore each to its end, and the long ones too; that takes ten minutes
         #[arg(long)]
         full: bool,
     },
     /// Puts known faults into the locks, one by one, and demands that the
-    /// models find them; that takes five minutes
+    /// models find them; that takes three minutes
     Busted {
         /// Demand it of the simulator's explorations and of its torture, too;
         /// that takes a quarter of an hour

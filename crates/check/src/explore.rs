@@ -103,6 +103,16 @@ impl Explorer {
         self
     }
 
+    /// Stops after so many, if it would not sooner.
+    #[must_use]
+    pub const fn at_most(self, most: u64) -> Self {
+        if most < self.executions {
+            self.executions(most)
+        } else {
+            self
+        }
+    }
+
     /// What wakes a parked thread.
     #[must_use]
     pub const fn wakes(mut self, wakes: Wakes) -> Self {

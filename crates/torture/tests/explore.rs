@@ -44,7 +44,7 @@ fn mutex_poll() {
 
 #[test]
 fn condvar() {
-    survives::<Guarded<osq::Event>>("condvar", 4, SCHEDULES);
+    survives::<Guarded<osq::Event>>("condvar", 4, FEW);
 }
 
 #[test]
