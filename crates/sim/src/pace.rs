@@ -6,7 +6,7 @@ use lockyard_core::Look;
 use crate::machine::Picos;
 
 /// As crates/linux has them.
-const SHORT: Picos = 90_000;
+const SHORT: Picos = 300_000;
 const SELDOM: Look = Look::Every(3_000);
 const LONGEST: Picos = 5_000_000;
 
