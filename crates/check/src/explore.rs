@@ -63,6 +63,7 @@ impl Explorer {
                 steps: 10_000,
                 polls: false,
                 runs: false,
+                keeps: false,
             },
         }
     }
@@ -151,6 +152,13 @@ impl Explorer {
     #[must_use]
     pub const fn polling(mut self) -> Self {
         self.limits.polls = true;
+        self
+    }
+
+    /// Has every unlock that may do so keep its lock.
+    #[must_use]
+    pub const fn keeping(mut self) -> Self {
+        self.limits.keeps = true;
         self
     }
 

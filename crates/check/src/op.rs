@@ -127,6 +127,8 @@ pub(crate) enum Request {
     Me,
     /// Whether spinners poll.
     Pace,
+    /// Whether locks are kept.
+    Keeps,
     /// Whether a task is off its CPU.
     IsOff,
     Now,

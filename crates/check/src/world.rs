@@ -71,6 +71,17 @@ impl Platform for Check {
         }
     }
 
+    /// As [`Explorer::keeping`] says.
+    ///
+    /// [`Explorer::keeping`]: crate::Explorer::keeping
+    fn keeps(_lock: usize) -> bool {
+        matches!(ask(Request::Keeps), Answer::Bool(true))
+    }
+
+    fn kept(lock: usize) -> Option<TaskId> {
+        Self::keeps(lock).then(Self::me)
+    }
+
     fn spin_begin() {}
 
     fn need_resched() -> bool {

@@ -9,6 +9,7 @@
 mod api;
 pub mod condvar;
 mod gate;
+pub mod keeper;
 pub mod mutex;
 pub mod osq;
 pub mod percpu_rwsem;

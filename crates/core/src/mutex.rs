@@ -1,5 +1,5 @@
-//! The mutex: sixteen bytes. One compare-exchange locks it; a plain store
-//! unlocks it.
+//! The mutex: sixteen bytes. One compare-exchange locks it, or, where a task
+//! takes it again and again, a plain store; a plain store unlocks it.
 //!
 //! After the Linux kernel's mutex (an owner word, spinning on a running owner
 //! through an OSQ, FIFO sleepers, hand-off against starvation), cut for user
@@ -8,8 +8,11 @@
 //!
 //! # The words
 //!
-//! The owner word holds the owner's task number, or 0. Only who finds 0 there
-//! takes the mutex, by compare-exchange; only the owner stores to it, 0 or the
+//! The owner word holds the owner's task number, or 0: the mutex is free. With
+//! `KEPT` beside the number it is free as well, and reserved for that task, its
+//! *keeper*. Who finds 0 there takes the mutex, by compare-exchange; who finds it
+//! reserved for himself, by a store; who finds it reserved for another revokes
+//! that. But for these only the owner stores to it: that it is free, or the
 //! waiter it hands the mutex to.
 //!
 //! The front word holds the first waiter, or 0, and three marks:
@@ -18,12 +21,14 @@
 //! |---|---|---|---|
 //! | `AWAKE` | the first waiter is awake, or whoever set this wakes it | who wakes it; itself | itself, before it sleeps and when it leaves |
 //! | `HANDOFF` | the first waiter, overdue, asks for the mutex | itself | the owner that hands it over; itself, when it leaves |
+//! | `RECALL` | somebody who waits asks the owner not to keep the mutex | who waits | the owner, before it unlocks |
 //! | `SPINNER` | a spinner will look at the owner again | the spinner, when there are waiters | itself, when it takes the mutex or leaves; the last waiter, when it leaves |
 //!
 //! The front is *covered* when nobody waits, or when somebody promises by a
 //! mark to come, and nobody asks for the mutex. Illegal: a mark without a first
 //! waiter; a free mutex with a front that is not covered and nobody about to
-//! cover it, for then nobody would come.
+//! cover it, for then nobody would come. `RECALL` alone may stand without a first
+//! waiter, and be lost: who wants it asks again.
 //!
 //! # Why no wake-up is lost
 //!
@@ -39,6 +44,32 @@
 //! the first waiter; or whoever cleared the mark sees the mutex free, and takes
 //! it or wakes the first waiter itself. The price stands where a task is about
 //! to sleep anyway; the unlock has neither a read-modify-write nor a barrier.
+//!
+//! # Reserved
+//!
+//! An owner may leave the mutex reserved for itself instead of free, in the same
+//! store that unlocks it, and then takes it back without a read-modify-write
+//! (lock reservation: Kawachiya, Koseki, Onodera, OOPSLA 2002; with the
+//! asymmetric pair of above instead of a stopped thread). What is true of a free
+//! mutex above and below is true of a reserved one.
+//!
+//! | the keeper takes it back (K1) | who revokes (K2) |
+//! |---|---|
+//! | test: the owner word says that it is mine | owner word: from reserved to my number |
+//! | owner word: store my number | quiesce; does it still hold my number? |
+//!
+//! Test and store are one `store_if`. So either the keeper's store is there
+//! before the quiesce ends: it has the mutex, and the revoker sees that; or the
+//! keeper's tests find the revoker's number, which nobody else overwrites: the
+//! revoker has it. Until the revoker knows, others see a mutex that it holds.
+//! Whoever goes to sleep on that has ended its promise and quiesced before it
+//! looked. If the keeper then gets the mutex after all, its test came after that
+//! quiesce, so its unlock, later still, sees the promise gone and wakes.
+//!
+//! A busy keeper would often win and be interrupted for nothing, so it is asked:
+//! `RECALL` sends its next unlock to the slow path, which does not keep the
+//! mutex. Which tasks keep which mutexes, the world says ([`Platform::keeps`]);
+//! any answer is sound.
 //!
 //! # Who is woken
 //!
@@ -71,8 +102,20 @@ use spin::{Promise, Spun};
 use crate::{
     osq::{self, Osq},
     platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
-    wait_queue::{AWAKE, Entered, Front, HANDOFF, SPINNER, WaitQueue},
+    wait_queue::{AWAKE, Entered, Front, HANDOFF, RECALL, SPINNER, WaitQueue},
 };
+
+/// A mark of the owner word: the mutex is free, and reserved for that task.
+const KEPT: u32 = 1 << 31;
+const _: () = assert!(KEPT > TaskId::MAX);
+
+/// Looks at a reserved mutex before it is revoked: a keeper that comes and goes
+/// shows itself by then.
+const KEEPER_LOOKS: u32 = 3;
+
+/// How long the keeper of a mutex that was recalled stays away from it, in
+/// looks: a hand-over, so that who recalled it gets it.
+const RECALLED_LOOKS: u32 = 5;
 
 /// How long a waiter may be overtaken, in microseconds.
 pub const PATIENCE_MICROS: u32 = 4_000;
@@ -123,7 +166,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// Takes the mutex if it is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        self.body.take(P::me())
+        self.body.retake() || self.body.take_or_owner(P::me()).is_ok()
     }
 
     /// Takes the mutex, waiting as long as it takes.
@@ -132,7 +175,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// When the caller holds it already.
     #[inline]
     pub fn lock(&self) {
-        if !self.body.take(P::me()) {
+        if !self.body.retake() && !self.body.take(P::me()) {
             self.lock_contended(None);
         }
     }
@@ -141,7 +184,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// it was taken. A free mutex is taken even when the deadline has passed.
     #[inline]
     pub fn lock_until(&self, deadline: Deadline) -> bool {
-        self.body.take(P::me()) || self.lock_contended(Some(deadline))
+        self.body.retake() || self.body.take(P::me()) || self.lock_contended(Some(deadline))
     }
 
     /// Releases the mutex.
@@ -165,8 +208,8 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// # Panics
     /// As [`RawMutex::unlock`].
     pub unsafe fn unlock_fair(&self) {
-        let me = P::me();
-        self.body.check_owner(me);
+        self.body.check_owner(P::me());
+        P::gives_up(self.body.address());
         if !self.body.hand_over() {
             self.body.unlock();
         }
@@ -194,6 +237,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         if self.is_mine() {
             return self.wait_for_myself(me, deadline);
         }
+        P::waits(self.body.address());
         let look = P::pace();
         let mut promise = Promise::None;
         look == Look::Poll && self.body.glance(me, &mut promise)
@@ -236,26 +280,96 @@ impl<P: Platform> Body<P> {
     /// The owner: a snapshot.
     #[inline]
     fn owner(&self) -> Option<TaskId> {
-        TaskId::new(self.owner.load(Relaxed)) // `take` acquires
+        let owner = self.owner.load(Relaxed); // `take` acquires
+        TaskId::new(owner).filter(|_| !is_free(owner))
     }
 
+    /// What a world knows the mutex by.
+    #[inline(always)]
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    /// Takes the mutex if it is reserved for the caller.
+    #[inline(always)]
+    fn retake(&self) -> bool {
+        // (K1); what the mutex protects the keeper has written itself
+        P::kept(self.address()).is_some_and(|me| {
+            let me = me.number();
+            P::try_store_if(&self.owner, me, &self.owner, me | KEPT)
+        })
+    }
+
+    /// Takes the mutex if it is free and reserved for nobody.
     #[inline]
     fn take(&self, me: TaskId) -> bool {
-        self.take_or_owner(me).is_ok()
+        self.take_from(0, me).is_ok()
     }
 
-    /// Takes the mutex if it is free.
+    /// Takes the mutex if the owner word holds `free`.
+    ///
+    /// # Errors
+    /// What it holds.
+    #[inline]
+    fn take_from(&self, free: u32, me: TaskId) -> Result<u32, u32> {
+        // (M3) Acquire pairs with the Release of the unlock before.
+        let taken = self
+            .owner
+            .compare_exchange(free, me.number(), Acquire, Relaxed);
+        taken.inspect(|_| P::took(Some(self.address())))
+    }
+
+    /// Takes the mutex if it is free, even if it is reserved.
     ///
     /// # Errors
     /// The owner word that kept the caller from it. Who waits for it to change
     /// must not read it again: it may be 0 by then, and stay so.
     #[inline]
     fn take_or_owner(&self, me: TaskId) -> Result<u32, u32> {
-        // (M3) Acquire pairs with the Release of the unlock before.
-        let taken = self
-            .owner
-            .compare_exchange(0, me.number(), Acquire, Relaxed);
-        taken.inspect(|_| P::took())
+        loop {
+            match self.take_from(0, me) {
+                Err(word) if is_free(word) => {
+                    if self.revoke(word, me) {
+                        return Ok(word);
+                    }
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Takes the mutex, which is reserved, unless its keeper comes first or it
+    /// is not reserved any more.
+    #[cold]
+    #[inline(never)]
+    fn revoke(&self, kept: u32, me: TaskId) -> bool {
+        if kept == me.number() | KEPT {
+            return P::store_if(&self.owner, me.number(), &self.owner, kept); // (K1)
+        }
+        let busy = P::spin_until(
+            &self.owner,
+            Relaxed, // only a hint: `take_from` acquires
+            Look::Poll,
+            KEEPER_LOOKS,
+            |now| now != kept,
+            || false,
+        );
+        if busy.is_none() && self.take_from(kept, me).is_ok() {
+            P::quiesce(); // (K2)
+            if self.owner.load(Relaxed) == me.number() {
+                P::event(Event::Revoked);
+                return true;
+            }
+        }
+        self.recall();
+        false
+    }
+
+    /// Asks who holds the mutex not to keep it.
+    fn recall(&self) {
+        if !self.queue.front().has(RECALL) {
+            self.queue.front.fetch_or(RECALL, AcqRel); // (Q1)
+        }
     }
 
     /// Whether a first waiter has been first for long enough. A hint: it may
@@ -336,7 +450,7 @@ impl<P: Platform> Body<P> {
             if owner == me.number() {
                 return true;
             }
-            if owner == 0 {
+            if is_free(owner) {
                 match self.take_or_owner(me) {
                     Ok(_) => return true,
                     Err(other) if other == me.number() => continue, // and acquire
@@ -400,38 +514,52 @@ impl<P: Platform> Body<P> {
         }
     }
 
-    #[inline]
+    // One path for all that is not slow, and small: its calls cost what it saves.
+    #[inline(always)]
     pub(crate) fn unlock(&self) {
-        let me = P::me();
         let front = self.queue.front();
-        let released = self.owner() == Some(me) && Self::is_covered(front) && self.release(front);
+        let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
+        let kept = if P::keeps(self.address()) {
+            owner | KEPT
+        } else {
+            0
+        };
+        let released = P::is_me(owner)
+            && Self::is_covered(front)
+            // (M1), (M3) the store releases, for the Acquire of who takes it next.
+            && P::try_store_if(&self.owner, kept, &self.queue.front, front.0);
         if !released {
-            self.unlock_slow(me);
+            self.unlock_slow();
         }
     }
 
     /// Whether the mutex may just be released: nobody waits, or somebody has
-    /// promised to come, and nobody asks for it.
-    #[inline]
+    /// promised to come; and nobody asks for it.
+    #[inline(always)]
     fn is_covered(front: Front) -> bool {
-        front.0 == 0
-            || !front.has(HANDOFF) && (front.first().is_none() || front.has(AWAKE | SPINNER))
+        /// Of the combinations of marks, those that cover a first waiter.
+        const COVERING: u32 = 1 << AWAKE | 1 << SPINNER | 1 << (AWAKE | SPINNER);
+        (front.0 == 0) | (COVERING >> front.marks() & 1 != 0)
     }
 
     /// Releases the mutex if the front is still `front`.
-    #[inline]
     fn release(&self, front: Front) -> bool {
-        // (M1), (M3) the store releases, for the Acquire of who takes it next.
-        P::store_if(&self.owner, 0, &self.queue.front, front.0)
+        P::store_if(&self.owner, 0, &self.queue.front, front.0) // (M1), (M3)
     }
 
     #[cold]
-    fn unlock_slow(&self, me: TaskId) {
+    #[inline(never)]
+    fn unlock_slow(&self) {
+        let me = P::me();
         self.check_owner(me);
+        P::gives_up(self.address());
         let mut woken = None;
+        let mut recalled = false;
         loop {
             let front = self.queue.front();
-            if front.has(HANDOFF) {
+            if front.has(RECALL) {
+                recalled = self.queue.mark(front, front.without(RECALL));
+            } else if front.has(HANDOFF) {
                 if self.hand_over() {
                     break;
                 }
@@ -450,6 +578,18 @@ impl<P: Platform> Body<P> {
             P::event(Event::WokeFirst);
             P::unpark(first);
             P::yield_to(first);
+        } else if recalled {
+            P::event(Event::Recalled);
+            let mine = &P::task(me).wait.since;
+            // Nobody writes to it: a pause.
+            P::spin_until(
+                mine,
+                Relaxed,
+                Look::Poll,
+                RECALLED_LOOKS,
+                |_| false,
+                || false,
+            );
         }
     }
 
@@ -484,4 +624,10 @@ impl<P: Platform> Body<P> {
             me.number()
         );
     }
+}
+
+/// Whether the mutex is free with this owner word.
+#[inline(always)]
+const fn is_free(owner: u32) -> bool {
+    owner == 0 || owner & KEPT != 0
 }

@@ -207,11 +207,15 @@ pub enum Event {
     TookBack,
     /// A waiter was woken to take the lock, and another came first.
     Bypassed,
+    /// A lock that was reserved for a task was taken by another.
+    Revoked,
+    /// A task that had a lock reserved was asked to release it, and did.
+    Recalled,
 }
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 26] = [
+    pub const ALL: [Event; 28] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
@@ -238,6 +242,8 @@ impl Event {
         Event::BackToFast,
         Event::TookBack,
         Event::Bypassed,
+        Event::Revoked,
+        Event::Recalled,
     ];
 }
 
@@ -267,10 +273,39 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// survive into this copy of the address space (fork).
     fn exists(task: TaskId) -> bool;
 
-    /// The calling task took a lock without waiting. With this a world knows how
-    /// soon a task comes back, and so how a spinner had best look at the lock.
+    /// Whether `number` is the calling task's.
     #[inline(always)]
-    fn took() {}
+    fn is_me(number: u32) -> bool {
+        Self::me().number() == number
+    }
+
+    /// The calling task took a lock; this one, if it is of those that can be kept.
+    /// With this a world knows how soon a task comes back, and so how a spinner had
+    /// best look at the lock, and what [`Platform::keeps`] should say.
+    #[inline(always)]
+    fn took(_lock: Option<usize>) {}
+
+    /// The calling task has to wait for the lock.
+    #[inline(always)]
+    fn waits(_lock: usize) {}
+
+    /// The calling task, which holds the lock, does not keep it.
+    #[inline(always)]
+    fn gives_up(_lock: usize) {}
+
+    /// Whether the lock, which the calling task releases, had best stay reserved
+    /// for it: it comes back for it again and again, and nobody else does. Any
+    /// answer is sound.
+    #[inline(always)]
+    fn keeps(_lock: usize) -> bool {
+        false
+    }
+
+    /// The calling task, if the lock may be reserved for it.
+    #[inline(always)]
+    fn kept(_lock: usize) -> Option<TaskId> {
+        None
+    }
 
     /// How a spinner had best look at a lock that tasks like the caller take
     /// again and again.
@@ -317,6 +352,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// restartable sequence: no atomic read-modify-write, no barrier, and
     /// nothing is touched after the store.
     fn store_if(word: &Self::U32, value: u32, guard: &Self::U32, expected: u32) -> bool;
+
+    /// [`Platform::store_if`] for a fast path, small where it stands: `false` also
+    /// where that would be a long way.
+    #[inline(always)]
+    fn try_store_if(word: &Self::U32, value: u32, guard: &Self::U32, expected: u32) -> bool {
+        Self::store_if(word, value, guard, expected)
+    }
 
     /// Waits until no task is inside [`Platform::store_if`] or
     /// [`PerCpu::add_if`] with a test from before this call. The stores and

@@ -546,7 +546,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Tells spinners who holds the lock, after the caller took it.
     #[inline]
     fn own(&self, kind: Kind, before: Count) {
-        P::took();
+        P::took(None);
         match kind {
             Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
             Kind::Read | Kind::Upgradable if before.readers() == 0 => {

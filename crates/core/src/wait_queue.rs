@@ -47,7 +47,10 @@ pub(crate) const AWAKE: u32 = 1;
 pub(crate) const HANDOFF: u32 = 2;
 /// A mark of the lead of the spinners: it will look at the lock again.
 pub(crate) const SPINNER: u32 = 4;
-const TASK_SHIFT: u32 = 3;
+/// A mark of somebody who waits: the owner should not keep the lock.
+pub(crate) const RECALL: u32 = 8;
+const TASK_SHIFT: u32 = 4;
+const _: () = assert!(TaskId::MAX << TASK_SHIFT >> TASK_SHIFT == TaskId::MAX);
 
 /// The first waiter and the marks, as one value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,6 +67,14 @@ impl Front {
 
     pub(crate) const fn with(self, marks: u32) -> Self {
         Self(self.0 | marks)
+    }
+
+    pub(crate) const fn without(self, marks: u32) -> Self {
+        Self(self.0 & !marks)
+    }
+
+    pub(crate) const fn marks(self) -> u32 {
+        self.0 & ((1 << TASK_SHIFT) - 1)
     }
 }
 

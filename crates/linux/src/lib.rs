@@ -50,8 +50,26 @@ impl Platform for Linux {
         tasks::exists(task)
     }
     #[inline(always)]
-    fn took() {
-        pace::took();
+    fn is_me(number: u32) -> bool {
+        tasks::is_me(number)
+    }
+    #[inline(always)]
+    fn took(lock: Option<usize>) {
+        tasks::KEEPER.with(|keeper| keeper.takes(lock));
+    }
+    fn waits(lock: usize) {
+        tasks::KEEPER.with(|keeper| keeper.waits(lock));
+    }
+    fn gives_up(lock: usize) {
+        tasks::KEEPER.with(|keeper| keeper.gives_up(lock));
+    }
+    #[inline(always)]
+    fn keeps(lock: usize) -> bool {
+        tasks::KEEPER.with(|keeper| keeper.keeps(lock))
+    }
+    #[inline(always)]
+    fn kept(lock: usize) -> Option<TaskId> {
+        tasks::KEEPER.with(|keeper| keeper.kept(lock))
     }
     #[inline(always)]
     fn pace() -> Look {
@@ -86,6 +104,10 @@ impl Platform for Linux {
     #[inline(always)]
     fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
         rseq::store_if(word, value, guard, expected)
+    }
+    #[inline(always)]
+    fn try_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
+        rseq::try_store_if(word, value, guard, expected)
     }
     fn quiesce() {
         rseq::quiesce();

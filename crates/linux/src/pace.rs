@@ -7,9 +7,9 @@
 
 use std::cell::Cell;
 
-use lockyard_core::Look;
+use lockyard_core::{Look, keeper::Keeper};
 
-use crate::{arch, clock};
+use crate::{arch, clock, tasks::KEEPER};
 
 /// A period shorter than this is too short to change hands in. It is that of an
 /// owner whose cache line others look at, several transfers of it: 90 ns, about
@@ -28,7 +28,7 @@ const MEASURED: u32 = 16;
 const LONGEST_NS: u64 = 5_000;
 
 struct Pace {
-    /// When the last measured spin took its lock, in cycles, and `TOOK` then.
+    /// When the last measured spin took its lock, in cycles, and how many the thread had taken then.
     since: Cell<Option<(u64, u32)>>,
     /// The mean period, in nanoseconds.
     period: Cell<u64>,
@@ -37,8 +37,6 @@ struct Pace {
 // What every spin uses stands alone, so that a hand-over pays for no more than
 // a load and a store.
 thread_local! {
-    /// Locks that the thread has taken.
-    static TOOK: Cell<u32> = const { Cell::new(0) };
     /// How to look.
     static LOOK: Cell<Look> = const { Cell::new(Look::Poll) };
     /// Spins until the next one that is measured.
@@ -51,12 +49,6 @@ thread_local! {
             period: Cell::new(LONGEST_NS),
         }
     };
-}
-
-/// The thread took a lock.
-#[inline(always)]
-pub fn took() {
-    TOOK.set(TOOK.get().wrapping_add(1));
 }
 
 /// The thread is about to spin: how it should look.
@@ -87,7 +79,7 @@ impl Pace {
             return;
         };
         let away = arch::cycles().wrapping_sub(since);
-        let times = TOOK.get().wrapping_sub(took) + 1;
+        let times = KEEPER.with(Keeper::took).wrapping_sub(took) + 1;
         self.learn(clock::ns_in_cycles(away) / u64::from(times));
     }
 
@@ -96,7 +88,8 @@ impl Pace {
     #[inline(never)]
     fn begin(&self) {
         MEASURE.set(false);
-        self.since.set(Some((arch::cycles(), TOOK.get())));
+        self.since
+            .set(Some((arch::cycles(), KEEPER.with(Keeper::took))));
     }
 
     fn learn(&self, period: u64) {

@@ -34,14 +34,17 @@ static RESTARTING: AtomicBool = AtomicBool::new(false);
 static ANNOUNCING: AtomicBool = AtomicBool::new(false);
 
 /// Chooses the way for the calling thread, before its first lock operation.
-pub fn init_thread() {
-    match area() {
+/// Returns whether it has restartable sequences.
+pub fn init_thread() -> bool {
+    let area = area();
+    match area {
         Some(area) => {
             RESTARTING.store(true, SeqCst); // before its first guarded store
             AREA.set(area);
         }
         None => ANNOUNCING.store(true, SeqCst), // likewise
     }
+    area.is_some()
 }
 
 /// The calling thread's area, if the kernel knows it and `membarrier` can
@@ -84,6 +87,14 @@ pub fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) 
         // SAFETY: `init_thread` found this area registered for this thread.
         unsafe { arch::rseq_store_if(area, word, value, guard, expected) }
     }
+}
+
+/// [`lockyard_core::Platform::try_store_if`].
+#[inline(always)]
+pub fn try_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
+    let area = AREA.get();
+    // SAFETY: `init_thread` found this area registered for this thread.
+    !area.is_null() && unsafe { arch::rseq_store_if(area, word, value, guard, expected) }
 }
 
 /// [`lockyard_core::PerCpu::add_if`] for a counter with a place.

@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use lockyard_core::{TaskId, TaskRecord};
+use lockyard_core::{TaskId, TaskRecord, keeper::Keeper};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::{Linux, rseq};
@@ -56,6 +56,8 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// No destructor: it can be read as long as the thread runs.
     static ME: Cell<u32> = const { Cell::new(0) };
+    /// The locks that are reserved for the thread. No destructor, either.
+    pub static KEEPER: Keeper = const { Keeper::new() };
 }
 
 /// The calling thread's number.
@@ -65,6 +67,12 @@ pub fn me() -> TaskId {
         Some(me) => me,
         None => register(),
     }
+}
+
+/// Whether `number` is the calling thread's.
+#[inline(always)]
+pub fn is_me(number: u32) -> bool {
+    ME.get() == number
 }
 
 /// The record of a number that some thread has or had.
@@ -109,7 +117,8 @@ fn register() -> TaskId {
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
     record.tid.store(tid(), Relaxed); // a hint
-    rseq::init_thread();
+    let restarts = rseq::init_thread();
+    KEEPER.with(|keeper| keeper.begin(restarts.then_some(me)));
     ME.set(me.number());
     on_exit(me);
     me
@@ -207,6 +216,7 @@ fn on_exit(me: TaskId) {
 extern "C" fn on_thread_exit(value: *mut libc::c_void) {
     if let Some(me) = TaskId::new(value.addr() as u32) {
         ME.set(0);
+        KEEPER.with(|keeper| keeper.begin(None)); // what was reserved for `me` is the next one's
         record(me).tid.store(0, Relaxed); // a hint
         release(me);
     }
@@ -215,7 +225,9 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
 /// In a fork's child only the forking thread is left. The others' numbers are
 /// never reused, for queues may still hold them.
 extern "C" fn after_fork_in_child() {
-    rseq::init_thread();
+    if !rseq::init_thread() {
+        KEEPER.with(|keeper| keeper.begin(None));
+    }
     for record in records() {
         record.tid.store(0, Relaxed); // the child has one thread
         record.inside.store(0, Relaxed); // likewise

@@ -8,9 +8,14 @@
 //! wait: its store buffer does. A read-modify-write waits for the buffer. So
 //! memory is sequentially consistent, and the time is that of a store buffer.
 
+use std::collections::HashMap;
+
 use fastrand::Rng;
 use fixedbitset::FixedBitSet;
-use lockyard_core::Event;
+use lockyard_core::{
+    Event, TaskId,
+    keeper::{GRAIN, Keeper},
+};
 
 use crate::{
     agenda::{Agenda, Happening, Order, TaskIndex},
@@ -95,6 +100,7 @@ pub(crate) struct Task {
     pub(crate) observers: Vec<(TaskIndex, u32)>,
     pub(crate) spin: Spin,
     pub(crate) pace: Pace,
+    pub(crate) keeper: Keeper,
     spending: Spending,
     pub(crate) before: Spending,
     since: Picos,
@@ -122,6 +128,7 @@ impl Task {
             observers: Vec::new(),
             spin: Spin::default(),
             pace: Pace::default(),
+            keeper: Keeper::new(),
             spending: Spending::Ready,
             before: Spending::Compute,
             since: 0,
@@ -190,6 +197,9 @@ pub(crate) struct Engine {
     /// What has happened, for people, if somebody wants to know.
     pub(crate) timeline: Option<Timeline>,
     pub(crate) names: Names,
+    /// The locks that tasks may keep, by address: numbered as they come, for an
+    /// address is the host's.
+    kept: HashMap<usize, usize>,
     unfinished: usize,
 }
 
@@ -220,10 +230,23 @@ impl Engine {
             most: u64::MAX,
             timeline: None,
             names: Names::default(),
+            kept: HashMap::new(),
             unfinished: specs.len(),
         };
+        for (number, task) in (1..).zip(&engine.tasks) {
+            task.keeper.begin(TaskId::new(number));
+        }
         engine.start();
         engine
+    }
+
+    /// What the active task remembers of the locks it takes, and what it knows the
+    /// one at this address by. `None` in a kernel, where nobody keeps one.
+    pub(crate) fn keeper(&mut self, lock: usize) -> Option<(&Keeper, usize)> {
+        self.costs.user_space?;
+        let next = GRAIN * (self.kept.len() + 1);
+        let name = *self.kept.entry(lock).or_insert(next);
+        Some((&self.tasks[self.active].keeper, name))
     }
 
     /// Writes a line of the timeline, if there is one.

@@ -13,37 +13,30 @@ const LONGEST: Picos = 5_000_000;
 /// A task's mean period, from taking a lock to coming back for it.
 pub(crate) struct Pace {
     mean: Picos,
-    /// Locks that it has taken.
-    took: u64,
-    /// When it last took a lock after spinning, and `took` then.
-    since: Option<(Picos, u64)>,
+    /// When it last took a lock after spinning, and how many it had taken then.
+    since: Option<(Picos, u32)>,
 }
 
 impl Default for Pace {
     fn default() -> Self {
         Self {
             mean: LONGEST,
-            took: 0,
             since: None,
         }
     }
 }
 
 impl Pace {
-    /// The task has taken a lock.
-    pub(crate) fn took(&mut self) {
-        self.took += 1;
-    }
-
     /// It had to spin for it.
-    pub(crate) fn acquired(&mut self, now: Picos) {
-        self.since = Some((now, self.took));
+    pub(crate) fn acquired(&mut self, now: Picos, took: u32) {
+        self.since = Some((now, took));
     }
 
     /// The task will have to spin again.
-    pub(crate) fn look(&mut self, now: Picos) -> Look {
-        if let Some((since, took)) = self.since.take() {
-            let period = (now - since) / (self.took - took + 1);
+    pub(crate) fn look(&mut self, now: Picos, took: u32) -> Look {
+        if let Some((since, before)) = self.since.take() {
+            let times = took.wrapping_sub(before) + 1;
+            let period = (now - since) / u64::from(times);
             self.mean = (3 * self.mean + period.min(LONGEST)) / 4;
         }
         if self.mean < SHORT {

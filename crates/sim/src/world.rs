@@ -239,17 +239,48 @@ impl Platform for Sim {
         true
     }
 
-    fn took() {
-        ask(|engine| {
-            let active = engine.active;
-            engine.tasks[active].pace.took();
+    fn took(lock: Option<usize>) {
+        ask(|engine| match lock.and_then(|lock| engine.keeper(lock)) {
+            Some((keeper, lock)) => keeper.takes(Some(lock)),
+            None => engine.tasks[engine.active].keeper.takes(None),
         });
+    }
+
+    fn waits(lock: usize) {
+        ask(|engine| engine.keeper(lock).map(|(keeper, lock)| keeper.waits(lock)));
+    }
+
+    fn gives_up(lock: usize) {
+        ask(|engine| {
+            engine
+                .keeper(lock)
+                .map(|(keeper, lock)| keeper.gives_up(lock))
+        });
+    }
+
+    fn keeps(lock: usize) -> bool {
+        ask(|engine| {
+            engine
+                .keeper(lock)
+                .is_some_and(|(keeper, lock)| keeper.keeps(lock))
+        })
+        .unwrap_or(false)
+    }
+
+    fn kept(lock: usize) -> Option<TaskId> {
+        ask(|engine| {
+            engine
+                .keeper(lock)
+                .and_then(|(keeper, lock)| keeper.kept(lock))
+        })
+        .flatten()
     }
 
     fn pace() -> Look {
         ask(|engine| {
             let now = engine.now;
-            let look = engine.tasks[engine.active].pace.look(now);
+            let task = &mut engine.tasks[engine.active];
+            let look = task.pace.look(now, task.keeper.took());
             engine.costs.user_space.map_or(Look::Poll, |_| look)
         })
         .unwrap_or(Look::Poll)
@@ -425,7 +456,8 @@ impl Platform for Sim {
         ask(|engine| {
             let (active, now) = (engine.active, engine.now);
             if event == Event::SpinAcquired {
-                engine.tasks[active].pace.acquired(now);
+                let task = &mut engine.tasks[active];
+                task.pace.acquired(now, task.keeper.took());
             }
             engine.events[event as usize] += 1;
             engine.note(active, |_| format!("({event:?})"));

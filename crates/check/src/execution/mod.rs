@@ -31,6 +31,8 @@ pub(crate) struct Limits {
     pub(crate) polls: bool,
     /// Whether all tasks are always running.
     pub(crate) runs: bool,
+    /// Locks are kept by who releases them.
+    pub(crate) keeps: bool,
 }
 
 /// Why an execution ended early.
@@ -372,6 +374,7 @@ impl<'a> Execution<'a> {
                 Answer::Bool(!self.limits.runs && self.decide(thread, whim))
             }
             Request::Pace => Answer::Bool(self.limits.polls),
+            Request::Keeps => Answer::Bool(self.limits.keeps),
             Request::Now => Answer::Time(self.threads[thread].now),
             Request::Spawn(body) => {
                 if thread != SETUP || !self.steps.is_empty() {

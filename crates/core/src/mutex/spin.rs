@@ -1,7 +1,7 @@
 //! How a mutex's spinners spin: a glance, then in line, as long as the owner
 //! runs; and what they promise meanwhile to the waiters that sleep.
 
-use super::{Body, RawMutex};
+use super::{Body, KEPT, RawMutex, is_free};
 use crate::{
     osq,
     platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Running, TaskId, Word},
@@ -11,6 +11,14 @@ use crate::{
 /// Looks of a glance; half as many after each take that fails.
 const GLANCES: u32 = 32;
 
+/// Looks of a spinner that looks seldom until it recalls the mutex: as many as
+/// its keeper may well hold it for.
+const TURN_LOOKS: u32 = 16;
+
+/// Looks in a row at which a spinner that looks seldom finds the mutex reserved:
+/// its keeper may be gone.
+const GONE_LOOKS: u32 = 3;
+
 /// How a spin ended.
 pub(super) enum Spun {
     /// The mutex was taken.
@@ -19,6 +27,31 @@ pub(super) enum Spun {
     OwnerOff(TaskId),
     /// It is time to queue up.
     Stop,
+}
+
+/// What a spinner has seen of a keeper that comes and goes.
+#[derive(Default)]
+struct Seen {
+    /// How often it looked.
+    looks: u32,
+    /// How often in a row it found the mutex reserved.
+    kept: u32,
+}
+
+impl Seen {
+    fn count(&mut self, kept: bool) {
+        self.looks = self.looks.wrapping_add(1);
+        self.kept = if kept { self.kept + 1 } else { 0 };
+    }
+
+    /// Whether the keeper may be gone.
+    fn gone(&self, look: Look) -> bool {
+        let looks = match look {
+            Look::Every(_) => GONE_LOOKS,
+            Look::Poll | Look::Event => 1,
+        };
+        self.kept >= looks
+    }
 }
 
 /// Whether a spinner has set `SPINNER`, and so must clear it.
@@ -47,7 +80,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
             self.osq.unlock();
             return spun;
         }
-        if self.body.retract(&mut promise) && self.body.take(me) {
+        if self.body.retract(&mut promise) && self.body.take_or_owner(me).is_ok() {
             return Spun::Took;
         }
         Spun::Stop
@@ -67,13 +100,13 @@ impl<P: Platform> Body<P> {
                 Relaxed, // only a hint: `take` acquires
                 Look::Poll,
                 looks,
-                |owner| owner == 0,
+                is_free,
                 || false,
             );
             if free.is_none() {
                 return false;
             }
-            if self.take(me) {
+            if self.take_or_owner(me).is_ok() {
                 self.spun(promise);
                 return true;
             }
@@ -92,7 +125,7 @@ impl<P: Platform> Body<P> {
     ) -> Spun {
         loop {
             let mut owner = self.owner.load(Relaxed); // `take_or_owner` acquires
-            if owner == 0 {
+            if is_free(owner) {
                 match self.take_or_owner(me) {
                     Ok(_) => {
                         self.spun(&mut promise);
@@ -175,8 +208,8 @@ impl<P: Platform> Body<P> {
         made && self.owner().is_none()
     }
 
-    /// Watches the owner word until it no longer holds `owner`, or `also` holds;
-    /// or returns why to stop spinning.
+    /// Watches the owner word until it names another than `owner`, the mutex can
+    /// be revoked, or `also` holds; or returns why to stop spinning.
     pub(super) fn watch(
         &self,
         owner: u32,
@@ -186,12 +219,19 @@ impl<P: Platform> Body<P> {
     ) -> Option<Event> {
         let task = TaskId::new(owner);
         let mut why = None;
+        let mut seen = Seen::default();
         P::spin_until(
             &self.owner,
             Relaxed, // only a hint: `take` acquires
             look,
             FOREVER,
-            |now| now != owner,
+            |now| {
+                seen.count(now == owner | KEPT);
+                if seen.looks % TURN_LOOKS == 0 && matches!(look, Look::Every(_)) {
+                    self.recall();
+                }
+                now & !KEPT != owner || seen.gone(look)
+            },
             || {
                 if task.is_some_and(|owner| P::running(owner) == Running::No) {
                     why = Some(Event::SpinOwnerOff);

@@ -1,0 +1,252 @@
+//! Which locks a task has reserved for it: a world's answers to
+//! [`Platform::keeps`](crate::Platform::keeps) and
+//! [`Platform::kept`](crate::Platform::kept).
+//!
+//! A lock that a task takes again and again, without ever waiting for it, stays
+//! reserved for the task: it then takes the lock without an atomic
+//! read-modify-write. Another that wants it must revoke the reservation, at the
+//! price of a [`Platform::quiesce`](crate::Platform::quiesce). So a
+//! reservation has to be earned; and when one was revoked before it had paid
+//! for that, the next must be earned by eight times as many acquisitions.
+//!
+//! The answers are hints: the lock's own word says whose it is.
+
+use core::cell::Cell;
+
+use crate::platform::TaskId;
+
+/// Locks that a task can have reserved at a time: it remembers them by their
+/// address, and one of the same slot makes it forget another.
+const SLOTS: usize = 16;
+
+/// Locks this many bytes apart have slots of their own.
+pub const GRAIN: usize = 16;
+
+/// Acquisitions in a row that earn a reservation, at first and at most.
+const EARNS: u32 = 64;
+const EARNS_AT_MOST: u32 = 1 << 16;
+
+/// Acquisitions that pay for a revocation: some microseconds, at some
+/// nanoseconds each.
+const PAYS: u32 = 1 << 10;
+
+/// What a task remembers of the locks it takes.
+#[derive(Debug)]
+pub struct Keeper {
+    /// Locks that the task has taken.
+    took: Cell<u32>,
+    /// The task that the locks in `kept` are reserved for.
+    task: Cell<Option<TaskId>>,
+    /// The addresses of the locks that are reserved.
+    kept: [Cell<usize>; SLOTS],
+    streaks: [Streak; SLOTS],
+}
+
+#[derive(Debug)]
+struct Streak {
+    lock: Cell<usize>,
+    /// What `took` was when it began, or when it earned the reservation.
+    since: Cell<u32>,
+    /// How long it must be to earn a reservation, less [`EARNS`].
+    more: Cell<u32>,
+}
+
+impl Default for Keeper {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Keeper {
+    /// That of a task that has no lock reserved, and will have none before
+    /// [`Keeper::begin`].
+    pub const fn new() -> Self {
+        Self {
+            took: Cell::new(0),
+            task: Cell::new(None),
+            kept: [const { Cell::new(0) }; SLOTS],
+            streaks: [const {
+                Streak {
+                    lock: Cell::new(0),
+                    since: Cell::new(0),
+                    more: Cell::new(0),
+                }
+            }; SLOTS],
+        }
+    }
+
+    /// From now on locks may be reserved for this task; with `None`, for no one.
+    /// Those that were are forgotten.
+    pub fn begin(&self, task: Option<TaskId>) {
+        self.task.set(task);
+        for slot in 0..SLOTS {
+            self.forget(slot);
+        }
+    }
+
+    /// Locks that the task has taken, wrapping.
+    #[inline(always)]
+    pub fn took(&self) -> u32 {
+        self.took.get()
+    }
+
+    /// [`Platform::keeps`](crate::Platform::keeps).
+    #[inline(always)]
+    pub fn keeps(&self, lock: usize) -> bool {
+        self.kept[slot(lock)].get() == lock
+    }
+
+    /// [`Platform::kept`](crate::Platform::kept).
+    #[inline(always)]
+    pub fn kept(&self, lock: usize) -> Option<TaskId> {
+        if !self.keeps(lock) {
+            return None;
+        }
+        self.took.set(self.took.get().wrapping_add(1));
+        self.task.get()
+    }
+
+    /// [`Platform::took`](crate::Platform::took).
+    #[inline]
+    pub fn takes(&self, lock: Option<usize>) {
+        let took = self.took.get().wrapping_add(1);
+        self.took.set(took);
+        let Some(lock) = lock else { return };
+        let slot = slot(lock);
+        let streak = &self.streaks[slot];
+        if self.kept[slot].get() == lock {
+            self.revoked(slot);
+        }
+        if streak.lock.get() != lock {
+            streak.lock.set(lock);
+            streak.since.set(took);
+        } else if took.wrapping_sub(streak.since.get()) >= EARNS + streak.more.get()
+            && self.task.get().is_some()
+        {
+            self.kept[slot].set(lock);
+            streak.since.set(took);
+        }
+    }
+
+    /// [`Platform::waits`](crate::Platform::waits).
+    pub fn waits(&self, lock: usize) {
+        let slot = slot(lock);
+        if self.kept[slot].get() == lock {
+            self.revoked(slot);
+        } else if self.streaks[slot].lock.get() == lock {
+            self.forget(slot);
+        }
+    }
+
+    /// [`Platform::gives_up`](crate::Platform::gives_up).
+    pub fn gives_up(&self, lock: usize) {
+        if self.keeps(lock) {
+            self.forget(slot(lock));
+        }
+    }
+
+    /// Another task has taken the lock that was reserved.
+    #[cold]
+    fn revoked(&self, slot: usize) {
+        let Streak { since, more, .. } = &self.streaks[slot];
+        let paid = self.took.get().wrapping_sub(since.get()) >= PAYS;
+        more.set(match paid {
+            true => 0,
+            false => (8 * more.get() + 7 * EARNS).min(EARNS_AT_MOST),
+        });
+        self.forget(slot);
+    }
+
+    fn forget(&self, slot: usize) {
+        self.kept[slot].set(0);
+        self.streaks[slot].lock.set(0);
+    }
+}
+
+#[inline(always)]
+const fn slot(lock: usize) -> usize {
+    lock / GRAIN % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCK: usize = 0x1000;
+
+    fn keeper() -> Keeper {
+        let keeper = Keeper::new();
+        keeper.begin(TaskId::new(7));
+        keeper
+    }
+
+    fn take(keeper: &Keeper, lock: usize, times: u32) {
+        for _ in 0..times {
+            if keeper.kept(lock).is_none() {
+                keeper.takes(Some(lock));
+            }
+        }
+    }
+
+    #[test]
+    fn a_streak_earns_a_reservation() {
+        let keeper = keeper();
+        take(&keeper, LOCK, EARNS);
+        assert!(!keeper.keeps(LOCK));
+        take(&keeper, LOCK, 1);
+        assert_eq!(keeper.kept(LOCK), TaskId::new(7));
+        assert!(!keeper.keeps(LOCK + 16));
+    }
+
+    #[test]
+    fn who_waits_begins_anew() {
+        let keeper = keeper();
+        take(&keeper, LOCK, EARNS);
+        keeper.waits(LOCK);
+        take(&keeper, LOCK, EARNS);
+        assert!(!keeper.keeps(LOCK));
+    }
+
+    #[test]
+    fn two_locks_are_kept_at_a_time() {
+        let keeper = keeper();
+        for _ in 0..=2 * EARNS {
+            take(&keeper, LOCK, 1);
+            take(&keeper, LOCK + 16, 1);
+        }
+        assert!(keeper.keeps(LOCK) && keeper.keeps(LOCK + 16));
+    }
+
+    #[test]
+    fn a_revocation_that_was_not_paid_for_makes_the_next_dearer() {
+        let keeper = keeper();
+        take(&keeper, LOCK, EARNS + 1);
+        keeper.waits(LOCK); // another has it
+        take(&keeper, LOCK, EARNS + 1);
+        assert!(!keeper.keeps(LOCK));
+        take(&keeper, LOCK, 7 * EARNS);
+        assert!(keeper.keeps(LOCK));
+        take(&keeper, LOCK, PAYS);
+        keeper.takes(Some(LOCK)); // another had it
+        take(&keeper, LOCK, EARNS);
+        assert!(keeper.keeps(LOCK), "it had paid");
+    }
+
+    #[test]
+    fn a_lock_given_up_costs_nothing() {
+        let keeper = keeper();
+        take(&keeper, LOCK, EARNS + 1);
+        keeper.gives_up(LOCK);
+        assert!(!keeper.keeps(LOCK));
+        take(&keeper, LOCK, EARNS + 1);
+        assert!(keeper.keeps(LOCK));
+    }
+
+    #[test]
+    fn a_task_without_reservations_has_none() {
+        let keeper = Keeper::new();
+        take(&keeper, LOCK, 10 * EARNS);
+        assert!(!keeper.keeps(LOCK));
+        assert_eq!(keeper.took(), 10 * EARNS);
+    }
+}
