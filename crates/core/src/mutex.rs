@@ -281,7 +281,11 @@ impl<P: Platform> Body<P> {
     #[inline]
     fn owner(&self) -> Option<TaskId> {
         let owner = self.owner.load(Relaxed); // `take` acquires
-        TaskId::new(owner).filter(|_| !is_free(owner))
+        if is_free(owner) {
+            None
+        } else {
+            TaskId::new(owner)
+        }
     }
 
     /// What a world knows the mutex by.
@@ -354,15 +358,15 @@ impl<P: Platform> Body<P> {
             |now| now != kept,
             || false,
         );
-        if busy.is_none() && self.take_from(kept, me).is_ok() {
-            P::quiesce(); // (K2)
-            if self.owner.load(Relaxed) == me.number() {
-                P::event(Event::Revoked);
-                return true;
-            }
+        if busy.is_some() || self.take_from(kept, me).is_err() {
+            return false;
         }
-        self.recall();
-        false
+        P::quiesce(); // (K2)
+        let mine = self.owner.load(Relaxed) == me.number();
+        if mine {
+            P::event(Event::Revoked);
+        }
+        mine
     }
 
     /// Asks who holds the mutex not to keep it.

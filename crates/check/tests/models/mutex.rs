@@ -117,7 +117,7 @@ pub fn of_all_kinds() -> Rc<Guarded> {
 fn three_tasks_of_all_kinds() {
     for seed in 0..100 {
         let explorer = Explorer::new().whims(4);
-        for explorer in [explorer, explorer.polling()] {
+        for explorer in [explorer, explorer.polling(), explorer.keeping()] {
             for explorer in [
                 explorer.random(seed, 5_000),
                 explorer.pct(seed, 2, 5_000),
@@ -243,4 +243,76 @@ fn freed_after_a_hand_over() {
             tasks(&[2, 2], |guarded| use_and_free(guarded, true));
         },
     );
+}
+
+/// Each task takes the mutex twice, and what it took stays reserved for it.
+#[test]
+fn kept_by_two() {
+    let explorer = Explorer::new().whims(1).keeping();
+    let events = [Event::Revoked, Event::Recalled];
+    explore("mutex, kept by 2", &explorer, &events, || {
+        let guarded = tasks(&[0, 1], |guarded| {
+            guarded.lock_work_unlock();
+            guarded.lock_work_unlock();
+        });
+        afterwards(move || {
+            assert_eq!(guarded.payload.get(), 4);
+            assert!(!guarded.mutex.is_locked());
+        });
+    });
+}
+
+/// A keeper comes back while another revokes and goes to sleep when it was too late.
+#[test]
+fn kept_by_one() {
+    let explorer = Explorer::new().whims(2).keeping();
+    let events = [Event::Revoked, Event::Parked, Event::WokeFirst];
+    explore("mutex, kept by 1", &explorer, &events, || {
+        let guarded = Guarded::new();
+        let (keeper, other) = (guarded.clone(), guarded.clone());
+        spawn(move || {
+            limit_whims(0);
+            keeper.lock_work_unlock();
+            keeper.lock_work_unlock();
+        });
+        spawn(move || other.lock_work_unlock());
+        afterwards(move || assert_eq!(guarded.payload.get(), 3));
+    });
+}
+
+#[test]
+fn kept_by_three_at_random() {
+    for seed in 0..2 {
+        let explorer = Explorer::new().whims(3).keeping();
+        for explorer in [explorer.random(seed, 10_000), explorer.pct(seed, 3, 10_000)] {
+            explore("mutex of 3, kept", &explorer, &[Event::Revoked], || {
+                let guarded = of_all_kinds();
+                afterwards(move || assert!(!guarded.mutex.is_locked()));
+            });
+        }
+    }
+}
+
+#[test]
+fn freed_while_kept() {
+    let explorer = Explorer::new().whims(2).keeping();
+    explore("mutex, freed, kept", &explorer, &[Event::Revoked], || {
+        tasks(&[1, 2], |guarded| use_and_free(guarded, false));
+    });
+}
+
+#[test]
+fn tried_while_kept() {
+    let explorer = Explorer::new().whims(1).keeping();
+    explore("mutex, tried, kept", &explorer, &[Event::Revoked], || {
+        let guarded = tasks(&[1, 1], |guarded| {
+            for _ in 0..2 {
+                if guarded.mutex.try_lock() {
+                    guarded.work();
+                    guarded.unlock();
+                }
+            }
+        });
+        afterwards(move || assert!(!guarded.mutex.is_locked()));
+    });
 }

@@ -11,13 +11,16 @@ use crate::{
 /// Looks of a glance; half as many after each take that fails.
 const GLANCES: u32 = 32;
 
-/// Looks of a spinner that looks seldom until it recalls the mutex: as many as
-/// its keeper may well hold it for.
-const TURN_LOOKS: u32 = 16;
+/// How often a spinner that looks seldom sees the keeper of a mutex come back to
+/// it until it recalls the mutex.
+const TURN: u32 = 12;
 
-/// Looks in a row at which a spinner that looks seldom finds the mutex reserved:
-/// its keeper may be gone.
-const GONE_LOOKS: u32 = 3;
+/// Looks for a mutex that was recalled.
+const RECALL_LOOKS: u32 = 8;
+
+/// Looks in a row, of a spinner that looks seldom, at a reserved mutex: after
+/// these its keeper may be gone.
+const GONE_LOOKS: u32 = 2;
 
 /// How a spin ended.
 pub(super) enum Spun {
@@ -27,31 +30,6 @@ pub(super) enum Spun {
     OwnerOff(TaskId),
     /// It is time to queue up.
     Stop,
-}
-
-/// What a spinner has seen of a keeper that comes and goes.
-#[derive(Default)]
-struct Seen {
-    /// How often it looked.
-    looks: u32,
-    /// How often in a row it found the mutex reserved.
-    kept: u32,
-}
-
-impl Seen {
-    fn count(&mut self, kept: bool) {
-        self.looks = self.looks.wrapping_add(1);
-        self.kept = if kept { self.kept + 1 } else { 0 };
-    }
-
-    /// Whether the keeper may be gone.
-    fn gone(&self, look: Look) -> bool {
-        let looks = match look {
-            Look::Every(_) => GONE_LOOKS,
-            Look::Poll | Look::Event => 1,
-        };
-        self.kept >= looks
-    }
 }
 
 /// Whether a spinner has set `SPINNER`, and so must clear it.
@@ -103,8 +81,10 @@ impl<P: Platform> Body<P> {
                 is_free,
                 || false,
             );
-            if free.is_none() {
-                return false;
+            match free {
+                None => return false,
+                Some(0) => {}
+                Some(_) => self.recall(),
             }
             if self.take_or_owner(me).is_ok() {
                 self.spun(promise);
@@ -208,8 +188,9 @@ impl<P: Platform> Body<P> {
         made && self.owner().is_none()
     }
 
-    /// Watches the owner word until it names another than `owner`, the mutex can
-    /// be revoked, or `also` holds; or returns why to stop spinning.
+    /// Watches the owner word until it names another than `owner`, the mutex may
+    /// be there to take or to revoke, or `also` holds; or returns why to stop
+    /// spinning.
     pub(super) fn watch(
         &self,
         owner: u32,
@@ -219,28 +200,54 @@ impl<P: Platform> Body<P> {
     ) -> Option<Event> {
         let task = TaskId::new(owner);
         let mut why = None;
-        let mut seen = Seen::default();
+        for _ in 0..TURN {
+            let now = P::spin_until(
+                &self.owner,
+                Relaxed, // only a hint: `take_from` acquires
+                look,
+                FOREVER,
+                |now| now != owner,
+                || {
+                    if task.is_some_and(|owner| P::running(owner) == Running::No) {
+                        why = Some(Event::SpinOwnerOff);
+                    } else if P::need_resched() || deadline.is_some_and(P::passed) {
+                        why = Some(Event::SpinResched);
+                    }
+                    why.is_some() || also()
+                },
+            );
+            if now != Some(owner | KEPT) || !self.is_back(owner, look) {
+                return why;
+            }
+        }
+        self.recall();
+        // It releases the mutex soon, and stays away for a moment alone.
         P::spin_until(
             &self.owner,
-            Relaxed, // only a hint: `take` acquires
-            look,
-            FOREVER,
-            |now| {
-                seen.count(now == owner | KEPT);
-                if seen.looks % TURN_LOOKS == 0 && matches!(look, Look::Every(_)) {
-                    self.recall();
-                }
-                now & !KEPT != owner || seen.gone(look)
-            },
-            || {
-                if task.is_some_and(|owner| P::running(owner) == Running::No) {
-                    why = Some(Event::SpinOwnerOff);
-                } else if P::need_resched() || deadline.is_some_and(P::passed) {
-                    why = Some(Event::SpinResched);
-                }
-                why.is_some() || also()
-            },
+            Relaxed, // only a hint: `take_from` acquires
+            Look::Poll,
+            RECALL_LOOKS,
+            is_free,
+            || false,
         );
-        why
+        None
+    }
+
+    /// Whether the keeper of a reserved mutex soon comes back to it, as far as the
+    /// spinner cares: one that polls has it recalled instead.
+    fn is_back(&self, keeper: u32, look: Look) -> bool {
+        let Look::Every(_) = look else {
+            self.recall();
+            return false;
+        };
+        let now = P::spin_until(
+            &self.owner,
+            Relaxed, // only a hint: `take_from` acquires
+            look,
+            GONE_LOOKS,
+            |now| now != keeper | KEPT,
+            || false,
+        );
+        now == Some(keeper)
     }
 }
