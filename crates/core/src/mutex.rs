@@ -521,17 +521,17 @@ impl<P: Platform> Body<P> {
     // One path for all that is not slow, and small: its calls cost what it saves.
     #[inline(always)]
     pub(crate) fn unlock(&self) {
+        let keeps = P::keeps(self.address());
+        if !keeps {
+            P::about_to_write(&self.owner); // a contender may have fetched the line
+        }
         let front = self.queue.front();
         let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
-        let kept = if P::keeps(self.address()) {
-            owner | KEPT
-        } else {
-            0
-        };
+        let free = if keeps { owner | KEPT } else { 0 };
         let released = P::is_me(owner)
             && Self::is_covered(front)
             // (M1), (M3) the store releases, for the Acquire of who takes it next.
-            && P::try_store_if(&self.owner, kept, &self.queue.front, front.0);
+            && P::try_store_if(&self.owner, free, &self.queue.front, front.0);
         if !released {
             self.unlock_slow();
         }

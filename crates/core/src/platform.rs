@@ -344,6 +344,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Lets `task`, which was just woken, run if it waits for the caller's CPU.
     fn yield_to(task: TaskId);
 
+    /// The calling task is about to read the word and then to write to it, or to
+    /// its neighbours: a world that can fetches their line for that at once.
+    #[inline(always)]
+    fn about_to_write(_word: &Self::U32) {}
+
     /// Stores `value` to `word` with `Release` if `guard` holds `expected`.
     /// `false` if it does not, or for no reason.
     ///

@@ -5,7 +5,9 @@
 /// does not change. On aarch64 the kernel's event stream does, at 10 kHz.
 pub const EVENT_MICROS: u32 = 100;
 
-pub use imp::{cycles, rseq_add_if, rseq_store_if, thread_pointer, wait_for_event};
+pub use imp::{
+    cycles, prefetch_for_write, rseq_add_if, rseq_store_if, thread_pointer, wait_for_event,
+};
 
 #[cfg(target_arch = "x86_64")]
 mod imp {
@@ -59,6 +61,16 @@ mod imp {
             Monitor::None => return false,
         }
         true
+    }
+
+    /// Fetches the word's cache line for writing.
+    #[inline(always)]
+    pub fn prefetch_for_write(word: &AtomicU32) {
+        // SAFETY: a prefetch has no effect but on the cache. Processors without
+        // the instruction take it for a no-operation.
+        unsafe {
+            asm!("prefetchw [{0}]", in(reg) word.as_ptr(), options(nostack, preserves_flags));
+        }
     }
 
     /// The thread pointer, from which the thread's rseq area is found.

@@ -102,6 +102,10 @@ impl Platform for Linux {
         spin::let_run();
     }
     #[inline(always)]
+    fn about_to_write(word: &AtomicU32) {
+        arch::prefetch_for_write(word);
+    }
+    #[inline(always)]
     fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
         rseq::store_if(word, value, guard, expected)
     }
