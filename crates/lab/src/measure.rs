@@ -86,7 +86,7 @@ pub struct Measured {
 pub fn locktest(place: &Place, entry: &Entry, config: &Config) -> Result<Measured, Failure> {
     let measured = match place {
         Place::Here => catch_unwind(AssertUnwindSafe(|| Measured {
-            report: entry.locktest(config),
+            report: (entry.on_threads.locktest)(config),
             stats: None,
         })),
         Place::Simulated(machine) => quietly(|| simulate(machine, entry, config)),
@@ -106,10 +106,13 @@ pub fn torture(
 ) -> Result<(locktorture::Report, Option<Stats>), Failure> {
     let seed = config.seed;
     let measured = match place {
-        Place::Here => catch_unwind(AssertUnwindSafe(|| (entry.torture(config), None))),
+        Place::Here => catch_unwind(AssertUnwindSafe(|| {
+            ((entry.on_threads.torture)(config), None)
+        })),
         Place::Simulated(machine) => quietly(|| {
             let machine = Machine::clone(machine);
-            let (report, stats) = entry.torture_simulated(Scenario { machine, seed }, config);
+            let torture = entry.in_simulation().torture;
+            let (report, stats) = torture(Scenario { machine, seed }, config);
             (report, Some(stats))
         }),
     };
@@ -138,7 +141,7 @@ fn simulate(machine: &Machine, entry: &Entry, config: &Config) -> Measured {
         machine: machine.clone(),
         seed: config.seed,
     };
-    let (report, stats) = entry.simulate(scenario, config);
+    let (report, stats) = (entry.in_simulation().locktest)(scenario, config);
     Measured {
         report,
         stats: Some(stats),

@@ -8,12 +8,8 @@ use lockyard_core::{
 };
 use lockyard_linux::Linux;
 use lockyard_rivals as rivals;
-use lockyard_sim::{Scenario, Sim, Stats};
-use lockyard_torture::{
-    Lock, Native, Simulated,
-    locktest::{self, Config, Report},
-    locktorture,
-};
+use lockyard_sim::Sim;
+use lockyard_torture::{InSimulation, Lock, OnThreads};
 use serde::Serialize;
 
 use crate::{
@@ -63,11 +59,10 @@ pub struct Entry {
     pub size: usize,
     /// What it is, in a line.
     pub about: &'static str,
+    /// How to load it with this machine's threads.
+    pub on_threads: OnThreads,
     available: fn() -> Result<(), String>,
-    locktest: fn(&Config) -> Report,
-    simulate: Option<rivals::Simulate>,
-    torture: rivals::Torture,
-    torture_simulated: Option<rivals::TortureSimulated>,
+    in_simulation: Option<InSimulation>,
 }
 
 impl Entry {
@@ -81,14 +76,8 @@ impl Entry {
             size: size_of::<N>(),
             about,
             available: || Ok(()),
-            locktest: locktest::run::<Native, N>,
-            simulate: Some(|scenario, config| {
-                Simulated::on(scenario, || locktest::run::<Simulated, S>(config))
-            }),
-            torture: locktorture::run::<Native, N>,
-            torture_simulated: Some(|scenario, config| {
-                Simulated::on(scenario, || locktorture::run::<Simulated, S>(config))
-            }),
+            on_threads: OnThreads::of::<N>(),
+            in_simulation: Some(InSimulation::of::<S>()),
         }
     }
 
@@ -112,7 +101,7 @@ impl Entry {
 
     /// The worlds that the lock runs in.
     pub fn worlds(&self) -> Vec<World> {
-        match self.simulate {
+        match self.in_simulation {
             None => vec![World::Native],
             Some(_) => vec![World::Native, World::Sim],
         }
@@ -123,44 +112,12 @@ impl Entry {
         (self.available)().err()
     }
 
-    /// Runs the microbenchmark on it, on this machine.
+    /// How to load it on a simulated machine.
     ///
     /// # Panics
-    /// When the lock let two threads in at once.
-    pub fn locktest(&self, config: &Config) -> Report {
-        (self.locktest)(config)
-    }
-
-    /// Runs the microbenchmark on it, on a simulated machine.
-    ///
-    /// # Panics
-    /// When the lock does not run there, let two tasks in at once, or never
-    /// let them end.
-    pub fn simulate(&self, scenario: Scenario, config: &Config) -> (Report, Stats) {
-        let simulate = self.simulate.expect("the lock runs in the simulated world");
-        simulate(scenario, config)
-    }
-
-    /// Tortures it, on this machine.
-    ///
-    /// # Panics
-    /// When tasks may not be boosted and are to be.
-    pub fn torture(&self, config: &locktorture::Config<'_>) -> locktorture::Report {
-        (self.torture)(config)
-    }
-
-    /// Tortures it, on a simulated machine.
-    ///
-    /// # Panics
-    /// When the lock does not run there, or never lets its tasks end.
-    pub fn torture_simulated(
-        &self,
-        scenario: Scenario,
-        config: &locktorture::Config<'_>,
-    ) -> (locktorture::Report, Stats) {
-        let torture = self.torture_simulated;
-        let torture = torture.expect("the lock runs in the simulated world");
-        torture(scenario, config)
+    /// When the lock does not run there.
+    pub fn in_simulation(&self) -> InSimulation {
+        (self.in_simulation).expect("the lock runs in the simulated world")
     }
 }
 
@@ -176,10 +133,8 @@ impl From<rivals::Entry> for Entry {
             size: entry.size,
             about: entry.about,
             available: entry.available,
-            locktest: entry.locktest,
-            simulate: entry.simulate,
-            torture: entry.torture,
-            torture_simulated: entry.torture_simulated,
+            on_threads: entry.on_threads,
+            in_simulation: entry.in_simulation,
         }
     }
 }
@@ -263,6 +218,7 @@ mod tests {
     use crate::{measure, place::Place};
     use lockyard_core::Platform;
     use lockyard_sim::Machine;
+    use lockyard_torture::locktest::Config;
 
     /// Lets everybody in.
     struct Open;
@@ -307,9 +263,7 @@ mod tests {
     fn failure<L: Lock>() -> String {
         let entry = Entry {
             name: "broken",
-            simulate: Some(|scenario, config| {
-                Simulated::on(scenario, || locktest::run::<Simulated, L>(config))
-            }),
+            in_simulation: Some(InSimulation::of::<L>()),
             ..all().swap_remove(0)
         };
         let config = Config {

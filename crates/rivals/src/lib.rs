@@ -20,12 +20,8 @@ pub use rust::{ParkingLot, ParkingLot012, ParkingLotRw, Sharded, Std, StdRw, Usy
 
 use lockyard_core::Platform;
 use lockyard_linux::Linux;
-use lockyard_sim::{Scenario, Sim, Stats};
-use lockyard_torture::{
-    Lock, Native, Simulated,
-    locktest::{self, Config, Report},
-    locktorture,
-};
+use lockyard_sim::Sim;
+use lockyard_torture::{InSimulation, Lock, OnThreads};
 use toys::{Drepper, Mcs, Tas, Ticket};
 
 /// What an [`Entry`] is in the list for.
@@ -36,15 +32,6 @@ pub enum Kind {
     /// A lock from the textbook.
     Toy,
 }
-
-/// Runs locktest in a scenario, and says what the simulation was.
-pub type Simulate = fn(Scenario, &Config) -> (Report, Stats);
-
-/// Tortures a lock on this machine's threads.
-pub type Torture = fn(&locktorture::Config<'_>) -> locktorture::Report;
-
-/// Tortures a lock in a scenario, and says what the simulation was.
-pub type TortureSimulated = fn(Scenario, &locktorture::Config<'_>) -> (locktorture::Report, Stats);
 
 /// One lock of the list.
 pub struct Entry {
@@ -62,16 +49,11 @@ pub struct Entry {
     /// Whether it can run on this machine; if not, one line says why and what
     /// would help.
     pub available: fn() -> Result<(), String>,
-    /// Runs locktest on this machine's threads. Panics where
+    /// How to load it with this machine's threads. Panics where
     /// [`Entry::available`] fails.
-    pub locktest: fn(&Config) -> Report,
-    /// Runs locktest on a simulated machine, if the lock is generic over its
-    /// world.
-    pub simulate: Option<Simulate>,
-    /// Tortures it on this machine's threads. Panics as `locktest` does.
-    pub torture: Torture,
-    /// Tortures it on a simulated machine, if it is generic over its world.
-    pub torture_simulated: Option<TortureSimulated>,
+    pub on_threads: OnThreads,
+    /// How to load it on a simulated machine, if it is generic over its world.
+    pub in_simulation: Option<InSimulation>,
 }
 
 impl Entry {
@@ -83,22 +65,15 @@ impl Entry {
             size,
             about,
             available: || Ok(()),
-            locktest: locktest::run::<Native, L>,
-            simulate: None,
-            torture: locktorture::run::<Native, L>,
-            torture_simulated: None,
+            on_threads: OnThreads::of::<L>(),
+            in_simulation: None,
         }
     }
 
     /// A toy `L`, which is `S` in the simulated world.
     fn toy<L: Lock, S: Lock>(name: &'static str, size: usize, about: &'static str) -> Self {
         Self {
-            simulate: Some(|scenario, config| {
-                Simulated::on(scenario, || locktest::run::<Simulated, S>(config))
-            }),
-            torture_simulated: Some(|scenario, config| {
-                Simulated::on(scenario, || locktorture::run::<Simulated, S>(config))
-            }),
+            in_simulation: Some(InSimulation::of::<S>()),
             ..Self::new::<L>(name, Kind::Toy, size, about)
         }
     }

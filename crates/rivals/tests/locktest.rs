@@ -21,7 +21,7 @@ fn survives(entry: &Entry, load: u32, read_pct: u32) {
         sample: 32,
         seed: 1,
     };
-    let report = (entry.locktest)(&config);
+    let report = (entry.on_threads.locktest)(&config);
     assert_eq!(report.ops.len(), config.threads, "{}", entry.name);
     assert_eq!(report.total(), report.ops.iter().sum::<u64>());
     assert_eq!(report.reads > 0, read_pct > 0, "{}", entry.name);

@@ -15,7 +15,7 @@ use std::{
 
 use hdrhistogram::Histogram;
 
-use crate::{Host, Lock};
+use crate::{Host, Lock, Policy};
 
 /// Work units under the lock of a fork, and between two: some 100 µs, of which most
 /// copies the address space; and a short life of the child.
@@ -114,13 +114,13 @@ pub fn run<H: Host, L: Lock>(config: &Config<'_>) -> Report {
 /// # Panics
 /// When the task may not have a real-time priority and is to.
 fn inside<H: Host>(config: &Config<'_>, units: u32, chain: u64) -> u64 {
-    let boost = |real_time| {
+    let schedule = |policy| {
         if config.unpreempted {
-            H::boost(real_time).unwrap_or_else(|why| panic!("{why}"));
+            H::schedule(policy).unwrap_or_else(|why| panic!("{why}"));
         }
     };
-    boost(true);
+    schedule(Policy::Fifo(1));
     let chain = H::work(units, chain);
-    boost(false);
+    schedule(Policy::Fair);
     chain
 }

@@ -2,15 +2,23 @@
 //! runs on every [`Host`].
 
 pub mod antagonist;
+mod board;
+pub mod chains;
 pub mod explore;
 pub mod locktest;
 pub mod locktorture;
+mod meet;
 mod native;
+pub mod pistress;
+mod race;
 mod simulated;
 pub mod subjects;
+mod workloads;
 
+pub use lockyard_sim::Policy;
 pub use native::Native;
 pub use simulated::Simulated;
+pub use workloads::{InSimulation, OnThreads};
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -46,8 +54,8 @@ pub trait Host: 'static {
 
     /// Runs `body(0)` to `body(tasks - 1)`, each in a task of its own, all
     /// started together; sets `stop` after `duration` of the world's time, or
-    /// at once after [`interrupt`]; and waits for all of them. Returns the
-    /// nanoseconds from the start to the stop.
+    /// at once after [`interrupt`], unless a task has done so; and waits for all
+    /// of them. Returns the nanoseconds from the start to the stop.
     fn run(
         tasks: usize,
         duration: Duration,
@@ -73,12 +81,18 @@ pub trait Host: 'static {
     /// Lets others run, if any wait for the task's CPU.
     fn yield_now();
 
-    /// Gives the calling task the lowest real-time priority, first in first out,
-    /// or takes it away again.
+    /// Has the calling task scheduled by this policy.
     ///
     /// # Errors
-    /// It may not have one: a line says what to grant.
-    fn boost(real_time: bool) -> Result<(), String>;
+    /// It may not be: a line says what to grant.
+    fn schedule(policy: Policy) -> Result<(), String>;
+
+    /// Sleeps while the word has this value, unless it is woken; a futex. Who
+    /// changes the word then calls [`Host::wake`]. May return for no reason.
+    fn wait(word: &Self::Word, value: u32);
+
+    /// Wakes all tasks that sleep for the word.
+    fn wake(word: &Self::Word);
 
     /// The calling task.
     fn me() -> Self::Task;

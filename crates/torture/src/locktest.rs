@@ -144,7 +144,7 @@ struct Tally {
     write_waits: Histogram<u64>,
 }
 
-const GROWS: &str = "the histogram grows";
+pub(crate) const GROWS: &str = "the histogram grows";
 
 impl Tally {
     fn new() -> Self {

@@ -2,7 +2,6 @@
 //! hold a lock for odd lengths of time, pause together, are moved between CPUs
 //! and get real-time priorities, and whoever is in looks who else is.
 
-mod board;
 mod delays;
 mod guarded;
 
@@ -16,8 +15,10 @@ use std::{
 
 use fastrand::Rng;
 
-use crate::{Host, Lock};
-use board::{At, Board};
+use crate::{
+    Host, Lock, Policy,
+    board::{At, Board},
+};
 pub use delays::Delays;
 use delays::{Role, Stay};
 use guarded::Guarded;
@@ -36,9 +37,6 @@ const BOOST: usize = 50;
 /// Nobody is said to hang before this and the longest time for which all may
 /// rightly stand still.
 const GENEROUS: Duration = Duration::from_secs(30);
-
-/// So many tasks that hang are named, and the others counted.
-const MOST: usize = 8;
 
 /// What a run does.
 #[derive(Clone, Copy)]
@@ -61,7 +59,7 @@ pub struct Config<'a> {
     /// Every so often another CPU is the one where no task may run; zero: never.
     pub shuffle: Duration,
     /// Whether writers become real-time tasks for a while. Where they may not,
-    /// the run panics: ask [`Host::boost`] first.
+    /// the run panics: ask [`Host::schedule`] first.
     pub boost: bool,
     /// Seed of the dice.
     pub seed: u64,
@@ -290,7 +288,11 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
         let seldom = self.config.writers * BOOST * if member.boosted { 2 } else { 1 };
         if member.dice.usize(0..seldom) == 0 {
             member.boosted = !member.boosted;
-            H::boost(member.boosted).unwrap_or_else(|why| panic!("{why}"));
+            let policy = match member.boosted {
+                true => Policy::Fifo(1),
+                false => Policy::Fair,
+            };
+            H::schedule(policy).unwrap_or_else(|why| panic!("{why}"));
         }
     }
 
@@ -335,31 +337,24 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
 
     /// Looks whether the tasks get on, and tells who waits for what if not.
     fn look(&self) {
-        let (still, active) = self.board.stands_still();
         let Config {
             long_hold,
             stutter,
             hung,
             ..
         } = *self.config;
-        if active.is_empty() || still < GENEROUS + 10 * long_hold + stutter {
-            return;
+        let patience = GENEROUS + 10 * long_hold + stutter;
+        if let Some(tasks) = self.board.stuck(patience, |task| self.name(task)) {
+            hung(&tasks);
         }
-        let shown = active.iter().take(MOST);
-        let mut tasks: Vec<_> = shown.map(|&(task, at)| self.doing(task, at)).collect();
-        if active.len() > MOST {
-            tasks.push(format!("and {} more", active.len() - MOST));
-        }
-        let (seconds, tasks) = (still.as_secs(), tasks.join(", "));
-        hung(&format!("nobody got on for {seconds} s: {tasks}"));
     }
 
-    fn doing(&self, task: usize, at: At) -> String {
+    fn name(&self, task: usize) -> String {
         let (kind, number) = match self.role(task) {
             Role::Writer => ("writer", task),
             Role::Reader => ("reader", task - self.config.writers),
         };
-        format!("{kind} {} {}", number + 1, at.name())
+        format!("{kind} {}", number + 1)
     }
 
     fn report(&self, elapsed_ns: u64) -> Report {

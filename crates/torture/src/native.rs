@@ -11,9 +11,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity, sched_yield};
+use rustix::thread::{
+    CpuSet, Pid,
+    futex::{self, Flags},
+    gettid, sched_getaffinity, sched_setaffinity, sched_yield,
+};
 
-use crate::{Host, interrupted};
+use crate::{Host, Policy, interrupted};
 
 /// This machine's threads and clock.
 pub struct Native;
@@ -49,7 +53,8 @@ impl Host for Native {
                     .expect("this machine cannot start another thread");
             }
             let begin = begin.wait();
-            while begin.elapsed() < duration && !interrupted() {
+            let over = || interrupted() || stop.load(Ordering::Relaxed);
+            while begin.elapsed() < duration && !over() {
                 let left = duration.saturating_sub(begin.elapsed());
                 thread::sleep(left.min(Duration::from_millis(50)));
             }
@@ -88,17 +93,33 @@ impl Host for Native {
         sched_yield();
     }
 
-    fn boost(real_time: bool) -> Result<(), String> {
-        let (policy, priority) = match real_time {
-            true => (libc::SCHED_FIFO, 1),
-            false => (libc::SCHED_OTHER, 0),
+    fn schedule(policy: Policy) -> Result<(), String> {
+        let (number, priority) = match policy {
+            Policy::Fair => (libc::SCHED_OTHER, 0),
+            Policy::Fifo(priority) => (libc::SCHED_FIFO, priority),
+            Policy::RoundRobin(priority) => (libc::SCHED_RR, priority),
         };
-        schedule(policy, priority).map_err(|why| {
+        schedule(number, priority.into()).map_err(|why| {
             format!(
-                "this user may not use SCHED_FIFO ({why}): grant CAP_SYS_NICE, or an rtprio limit \
-                 of 1 or more (`ulimit -r`)"
+                "this user may not use {} ({why}): grant CAP_SYS_NICE, or an rtprio limit of \
+                 {priority} or more (`ulimit -r`)",
+                match policy {
+                    Policy::Fair => "SCHED_OTHER",
+                    Policy::Fifo(_) => "SCHED_FIFO",
+                    Policy::RoundRobin(_) => "SCHED_RR",
+                }
             )
         })
+    }
+
+    fn wait(word: &AtomicU32, value: u32) {
+        // It may have another value already, and a signal may interrupt it.
+        let _ = futex::wait(word, Flags::PRIVATE, value, None);
+    }
+
+    fn wake(word: &AtomicU32) {
+        const ALL: u32 = i32::MAX.cast_unsigned();
+        futex::wake(word, Flags::PRIVATE, ALL).expect("a futex wake on a mapped word cannot fail");
     }
 
     fn me() -> Pid {

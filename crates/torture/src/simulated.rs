@@ -6,14 +6,16 @@ use std::{
     time::Duration,
 };
 
-use lockyard_core::{Platform, Woken};
-use lockyard_sim::{Policy, Scenario, Sim, SimWord, Stats, Until};
+use lockyard_core::{Ordering as Order, Platform, TaskId, Woken, Word};
+use lockyard_sim::{Scenario, Sim, SimWord, Stats, Until};
 
-use crate::{Host, interrupted};
+use crate::{Host, Policy, interrupted};
 
 thread_local! {
     static SCENARIO: RefCell<Option<Scenario>> = const { RefCell::new(None) };
     static STATS: RefCell<Option<Stats>> = const { RefCell::new(None) };
+    /// Who sleeps for which word, by its address.
+    static ASLEEP: RefCell<Vec<(usize, TaskId)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A simulated machine, and its time.
@@ -48,6 +50,7 @@ impl Host for Simulated {
         body: &(dyn Fn(usize) + Sync),
     ) -> u64 {
         let scenario = SCENARIO.take().expect("a workload runs once in a scenario");
+        ASLEEP.take(); // who slept for ever in a scenario that failed
         let until = Until {
             time: duration.as_nanos() as u64 * 1_000,
             stop: &|| stop.store(true, Ordering::Relaxed),
@@ -83,12 +86,29 @@ impl Host for Simulated {
         Sim::yield_to(Sim::me());
     }
 
-    fn boost(real_time: bool) -> Result<(), String> {
-        lockyard_sim::set_policy(match real_time {
-            true => Policy::Fifo(1),
-            false => Policy::Fair,
-        });
+    fn schedule(policy: Policy) -> Result<(), String> {
+        lockyard_sim::set_policy(policy);
         Ok(())
+    }
+
+    fn wait(word: &SimWord, value: u32) {
+        let sleeper = (std::ptr::from_ref(word).addr(), Sim::me());
+        // From the look at the word until it parks no other task runs.
+        if word.load(Order::Relaxed) == value {
+            ASLEEP.with_borrow_mut(|asleep| asleep.push(sleeper));
+            while ASLEEP.with_borrow(|asleep| asleep.contains(&sleeper)) {
+                Sim::park(None);
+            }
+        }
+    }
+
+    fn wake(word: &SimWord) {
+        let here = std::ptr::from_ref(word).addr();
+        let woken: Vec<_> = ASLEEP.with_borrow_mut(|asleep| {
+            let here = asleep.extract_if(.., |(word, _)| *word == here);
+            here.collect()
+        });
+        woken.into_iter().for_each(|(_, task)| Sim::unpark(task));
     }
 
     fn me() -> usize {

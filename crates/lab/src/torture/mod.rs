@@ -6,7 +6,7 @@ use std::{process::exit, thread, time::Duration};
 
 use clap::ValueEnum;
 use lockyard_torture::{
-    Host, Native, interrupted,
+    Host, Native, Policy, interrupted,
     locktorture::{self, Config},
 };
 
@@ -280,6 +280,6 @@ impl<'a> Plan<'a> {
 
 /// Tries, in a thread of its own, what the writers will do.
 fn may_boost() -> Result<(), String> {
-    let tried = thread::scope(|scope| scope.spawn(|| Native::boost(true)).join());
+    let tried = thread::scope(|scope| scope.spawn(|| Native::schedule(Policy::Fifo(1))).join());
     tried.unwrap_or_else(|_| Err("the thread that tried it panicked".into()))
 }

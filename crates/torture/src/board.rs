@@ -8,10 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// So many tasks that hang are named, and the others counted.
+const MOST: usize = 8;
+
 /// What a task is at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
-pub(super) enum At {
+pub(crate) enum At {
     Outside,
     Waits,
     Inside,
@@ -22,7 +25,7 @@ impl At {
     const ALL: [Self; 4] = [Self::Outside, Self::Waits, Self::Inside, Self::Ended];
 
     /// It, as a verb.
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Outside => "is outside",
             Self::Waits => "waits for the lock",
@@ -37,14 +40,14 @@ impl At {
 struct Slot(AtomicU64);
 
 /// What all tasks are at.
-pub(super) struct Board {
+pub(crate) struct Board {
     slots: Vec<Slot>,
     /// What the watcher saw last that was new, and when.
     seen: Mutex<(Vec<u64>, Instant)>,
 }
 
 impl Board {
-    pub(super) fn new(tasks: usize) -> Self {
+    pub(crate) fn new(tasks: usize) -> Self {
         Self {
             slots: (0..tasks).map(|_| Slot(AtomicU64::new(0))).collect(),
             seen: Mutex::new((Vec::new(), Instant::now())),
@@ -52,7 +55,7 @@ impl Board {
     }
 
     /// A task gets on to this; it alone writes its slot.
-    pub(super) fn set(&self, task: usize, at: At) {
+    pub(crate) fn set(&self, task: usize, at: At) {
         let slot = &self.slots[task].0;
         let times = slot.load(Relaxed) / At::ALL.len() as u64 + 1;
         slot.store(times * At::ALL.len() as u64 + at as u64, Relaxed);
@@ -62,9 +65,30 @@ impl Board {
         At::ALL[slot as usize % At::ALL.len()]
     }
 
+    /// Which tasks, by their names, are at what, when none has got on for so long.
+    pub(crate) fn stuck(
+        &self,
+        patience: Duration,
+        name: impl Fn(usize) -> String,
+    ) -> Option<String> {
+        let (still, active) = self.stands_still();
+        if active.is_empty() || still < patience {
+            return None;
+        }
+        let shown = active.iter().take(MOST);
+        let mut tasks: Vec<_> = shown
+            .map(|&(task, at)| format!("{} {}", name(task), at.name()))
+            .collect();
+        if active.len() > MOST {
+            tasks.push(format!("and {} more", active.len() - MOST));
+        }
+        let (seconds, tasks) = (still.as_secs(), tasks.join(", "));
+        Some(format!("nobody got on for {seconds} s: {tasks}"))
+    }
+
     /// For how long no task has got on, as far as calls of this have seen; the
     /// tasks that have not ended, by number, those that wait last.
-    pub(super) fn stands_still(&self) -> (Duration, Vec<(usize, At)>) {
+    fn stands_still(&self) -> (Duration, Vec<(usize, At)>) {
         let now: Vec<u64> = self.slots.iter().map(|slot| slot.0.load(Relaxed)).collect();
         let tasks = (0..).zip(&now).map(|(task, &slot)| (task, Self::at(slot)));
         let active = tasks.filter(|&(_, at)| at != At::Ended);
@@ -92,6 +116,13 @@ mod tests {
         let (still, active) = board.stands_still();
         assert!(still >= Duration::from_millis(2));
         assert_eq!(active, [(2, At::Outside), (0, At::Waits)]);
+        let said = board.stuck(Duration::from_millis(1), |task| format!("task {task}"));
+        let said = said.expect("it is stuck");
+        assert!(
+            said.ends_with(": task 2 is outside, task 0 waits for the lock"),
+            "{said}"
+        );
+        assert_eq!(board.stuck(Duration::MAX, |_| String::new()), None);
         // The same again is progress.
         board.set(0, At::Waits);
         let begin = Instant::now();
