@@ -9,8 +9,8 @@ use std::{
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    calibrate, compare, explore, failure::Failure, locks, locktest, reproduce, screen, torture,
-    usage, validate,
+    calibrate, compare, explore, failure::Failure, locks, locktest, pi_stress, reproduce, screen,
+    torture, usage, validate,
 };
 
 /// The lab for sleeping locks: lists them, loads them, compares them.
@@ -33,6 +33,7 @@ enum Command {
     Compare(compare::Args),
     Explore(explore::Args),
     Torture(torture::Args),
+    PiStress(pi_stress::Args),
     Calibrate(calibrate::Args),
     Validate(validate::Args),
     Reproduce(reproduce::Args),
@@ -51,6 +52,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Command::Compare(args) => compare::run(&args),
                 Command::Explore(args) => explore::run(&args),
                 Command::Torture(args) => torture::run(&args),
+                Command::PiStress(args) => pi_stress::run(&args),
                 Command::Calibrate(args) => calibrate::run(&args),
                 Command::Validate(args) => validate::run(&args),
                 Command::Reproduce(args) => reproduce::run(&args),

@@ -13,6 +13,7 @@ mod locktest;
 mod machine;
 mod measure;
 mod ours;
+mod pi_stress;
 mod place;
 mod record;
 mod registry;

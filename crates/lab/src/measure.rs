@@ -12,9 +12,9 @@ use std::{
 
 use lockyard_sim::{Machine, Scenario, Stats};
 use lockyard_torture::{
-    Host, Native,
+    Host, Native, Policy, chains,
     locktest::{Config, Report},
-    locktorture,
+    locktorture, pistress,
 };
 
 use crate::{failure::Failure, place::Place, registry::Entry};
@@ -118,6 +118,72 @@ pub fn torture(
     };
     let with = format!("{} writers and {} readers", config.writers, config.readers);
     measured.map_err(|panic| failed(place, entry, &with, seed, panic.as_ref()))
+}
+
+/// Has a lock's threads invert priorities, from a thread above them all. A
+/// simulation has this seed.
+///
+/// # Errors
+/// A thread panicked; in a simulation, also when they never ended.
+pub fn pi_stress(
+    place: &Place,
+    entry: &Entry,
+    config: &pistress::Config<'_>,
+    seed: u64,
+) -> Result<(pistress::Report, Option<Stats>), Failure> {
+    let measured = match place {
+        Place::Here => above(|| ((entry.on_threads.pi_stress)(config), None)),
+        Place::Simulated(machine) => quietly(|| {
+            let machine = Machine::clone(machine);
+            let pi_stress = entry.in_simulation().pi_stress;
+            let (report, stats) = pi_stress(Scenario { machine, seed }, config);
+            (report, Some(stats))
+        }),
+    };
+    let with = format!("{} groups", config.groups);
+    measured.map_err(|panic| failed(place, entry, &with, seed, panic.as_ref()))
+}
+
+/// Measures how soon a lock's inherited priorities arrive, from a thread above
+/// those that inherit.
+///
+/// # Errors
+/// A thread panicked; in a simulation, also when they never ended.
+pub fn chains(
+    place: &Place,
+    entry: &Entry,
+    config: &chains::Config<'_>,
+) -> Result<(chains::Report, Option<Stats>), Failure> {
+    let seed = config.seed;
+    let measured = match place {
+        Place::Here => above(|| ((entry.on_threads.chains)(config), None)),
+        Place::Simulated(machine) => quietly(|| {
+            let machine = Machine::clone(machine);
+            let chains = entry.in_simulation().chains;
+            let (report, stats) = chains(Scenario { machine, seed }, config);
+            (report, Some(stats))
+        }),
+    };
+    measured.map_err(|panic| failed(place, entry, "chains", seed, panic.as_ref()))
+}
+
+/// Does `work` in a thread above all those that it starts.
+fn above<R: Send>(work: impl FnOnce() -> R + Send) -> thread::Result<R> {
+    let work = || {
+        let policy = Policy::Fifo(pistress::ABOVE);
+        Native::schedule(policy).unwrap_or_else(|why| panic!("{why}"));
+        work()
+    };
+    thread::scope(|scope| scope.spawn(work).join())
+}
+
+/// Whether threads may be scheduled so here, tried in one of its own.
+///
+/// # Errors
+/// They may not: a line says what to grant.
+pub fn may_schedule(policy: Policy) -> Result<(), String> {
+    let tried = thread::scope(|scope| scope.spawn(|| Native::schedule(policy)).join());
+    tried.unwrap_or_else(|_| Err("the thread that tried it panicked".into()))
 }
 
 /// The line about a run that ended in a panic.

@@ -117,6 +117,21 @@ pub fn hold(text: &str) -> Result<Duration, String> {
     whole(text, 1..=5_000).map(Duration::from_millis)
 }
 
+/// A number of groups of threads.
+pub fn groups(text: &str) -> Result<usize, String> {
+    whole(text, 1..=1_000)
+}
+
+/// A number of inversions.
+pub fn inversions(text: &str) -> Result<u64, String> {
+    whole(text, 1..=1_000_000_000_000)
+}
+
+/// How long an inversion may last, in milliseconds.
+pub fn limit(text: &str) -> Result<Duration, String> {
+    whole(text, 1..=10_000).map(Duration::from_millis)
+}
+
 /// Work as `LOAD/GAP`.
 pub fn work(text: &str) -> Result<Work, String> {
     let parsed = text.split_once('/').and_then(|(load, gap)| {

@@ -54,8 +54,8 @@ pub trait Host: 'static {
 
     /// Runs `body(0)` to `body(tasks - 1)`, each in a task of its own, all
     /// started together; sets `stop` after `duration` of the world's time, or
-    /// at once after [`interrupt`], unless a task has done so; and waits for all
-    /// of them. Returns the nanoseconds from the start to the stop.
+    /// at once after [`interrupt`]; and returns when all have ended, the
+    /// nanoseconds from the start to the stop or to the end, whichever was first.
     fn run(
         tasks: usize,
         duration: Duration,

@@ -7,7 +7,7 @@ use std::{
         atomic::{AtomicBool, AtomicU32, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
-    thread,
+    thread::{self, ScopedJoinHandle},
     time::{Duration, Instant},
 };
 
@@ -41,7 +41,7 @@ impl Host for Native {
         // the tasks themselves say when they began.
         let begin = OnceLock::new();
         thread::scope(|scope| {
-            for task in 0..tasks {
+            let threads = (0..tasks).map(|task| {
                 let (start, begin) = (&start, &begin);
                 thread::Builder::new()
                     .stack_size(128 << 10)
@@ -50,10 +50,11 @@ impl Host for Native {
                         begin.get_or_init(Instant::now);
                         body(task);
                     })
-                    .expect("this machine cannot start another thread");
-            }
+                    .expect("this machine cannot start another thread")
+            });
+            let threads: Vec<_> = threads.collect();
             let begin = begin.wait();
-            let over = || interrupted() || stop.load(Ordering::Relaxed);
+            let over = || interrupted() || threads.iter().all(ScopedJoinHandle::is_finished);
             while begin.elapsed() < duration && !over() {
                 let left = duration.saturating_sub(begin.elapsed());
                 thread::sleep(left.min(Duration::from_millis(50)));

@@ -12,10 +12,32 @@ use lockyard_sim::{Scenario, Sim, SimWord, Stats, Until};
 use crate::{Host, Policy, interrupted};
 
 thread_local! {
-    static SCENARIO: RefCell<Option<Scenario>> = const { RefCell::new(None) };
-    static STATS: RefCell<Option<Stats>> = const { RefCell::new(None) };
+    static WORKLOAD: RefCell<Workload> = const { RefCell::new(Workload::new()) };
+}
+
+/// What surrounds the simulation that a workload runs.
+struct Workload {
+    /// On what it is to run.
+    scenario: Option<Scenario>,
+    /// What it was.
+    stats: Option<Stats>,
     /// Who sleeps for which word, by its address.
-    static ASLEEP: RefCell<Vec<(usize, TaskId)>> = const { RefCell::new(Vec::new()) };
+    asleep: Vec<(usize, TaskId)>,
+}
+
+impl Workload {
+    const fn new() -> Self {
+        Self {
+            scenario: None,
+            stats: None,
+            asleep: Vec::new(),
+        }
+    }
+
+    /// Asks or tells it. Nobody may wait meanwhile: all tasks share a thread.
+    fn ask<R>(question: impl FnOnce(&mut Self) -> R) -> R {
+        WORKLOAD.with_borrow_mut(question)
+    }
 }
 
 /// A simulated machine, and its time.
@@ -28,9 +50,14 @@ impl Simulated {
     /// # Panics
     /// When `workload` runs nothing, or what it runs panics or never ends.
     pub fn on<R>(scenario: Scenario, workload: impl FnOnce() -> R) -> (R, Stats) {
-        SCENARIO.set(Some(scenario));
+        // Who slept for ever in one that failed is gone.
+        WORKLOAD.set(Workload {
+            scenario: Some(scenario),
+            ..Workload::new()
+        });
         let result = workload();
-        let stats = STATS.take().expect("the workload ran tasks");
+        let stats = Workload::ask(|workload| workload.stats.take());
+        let stats = stats.expect("the workload ran tasks");
         (result, stats)
     }
 }
@@ -49,8 +76,8 @@ impl Host for Simulated {
         stop: &AtomicBool,
         body: &(dyn Fn(usize) + Sync),
     ) -> u64 {
-        let scenario = SCENARIO.take().expect("a workload runs once in a scenario");
-        ASLEEP.take(); // who slept for ever in a scenario that failed
+        let scenario = Workload::ask(|workload| workload.scenario.take());
+        let scenario = scenario.expect("a workload runs once in a scenario");
         let until = Until {
             time: duration.as_nanos() as u64 * 1_000,
             stop: &|| stop.store(true, Ordering::Relaxed),
@@ -59,7 +86,7 @@ impl Host for Simulated {
         let stats = scenario.simulate(&vec![Policy::Fair; tasks], Some(until), body);
         let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
         let elapsed = stats.stopped_ps.unwrap_or(stats.simulated_ps) / 1_000;
-        STATS.set(Some(stats));
+        Workload::ask(|workload| workload.stats = Some(stats));
         elapsed
     }
 
@@ -95,8 +122,8 @@ impl Host for Simulated {
         let sleeper = (std::ptr::from_ref(word).addr(), Sim::me());
         // From the look at the word until it parks no other task runs.
         if word.load(Order::Relaxed) == value {
-            ASLEEP.with_borrow_mut(|asleep| asleep.push(sleeper));
-            while ASLEEP.with_borrow(|asleep| asleep.contains(&sleeper)) {
+            Workload::ask(|workload| workload.asleep.push(sleeper));
+            while Workload::ask(|workload| workload.asleep.contains(&sleeper)) {
                 Sim::park(None);
             }
         }
@@ -104,9 +131,9 @@ impl Host for Simulated {
 
     fn wake(word: &SimWord) {
         let here = std::ptr::from_ref(word).addr();
-        let woken: Vec<_> = ASLEEP.with_borrow_mut(|asleep| {
-            let here = asleep.extract_if(.., |(word, _)| *word == here);
-            here.collect()
+        let woken: Vec<_> = Workload::ask(|workload| {
+            let sleepers = &mut workload.asleep;
+            sleepers.extract_if(.., |(word, _)| *word == here).collect()
         });
         woken.into_iter().for_each(|(_, task)| Sim::unpark(task));
     }

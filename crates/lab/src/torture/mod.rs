@@ -2,11 +2,11 @@
 
 mod record;
 
-use std::{process::exit, thread, time::Duration};
+use std::{process::exit, time::Duration};
 
 use clap::ValueEnum;
 use lockyard_torture::{
-    Host, Native, Policy, interrupted,
+    Policy, interrupted,
     locktorture::{self, Config},
 };
 
@@ -175,7 +175,8 @@ impl<'a> Plan<'a> {
             Place::Simulated(_) => (false, SIMULATED),
         };
         if here && args.boost {
-            may_boost().map_err(|why| Failure::Usage(format!("--boost: {why}")))?;
+            let allowed = measure::may_schedule(Policy::Fifo(1));
+            allowed.map_err(|why| Failure::Usage(format!("--boost: {why}")))?;
         }
         let plan = Self {
             writers: args.writers.unwrap_or(place.cpus()),
@@ -276,10 +277,4 @@ impl<'a> Plan<'a> {
             self.args.delays.name()
         )
     }
-}
-
-/// Tries, in a thread of its own, what the writers will do.
-fn may_boost() -> Result<(), String> {
-    let tried = thread::scope(|scope| scope.spawn(|| Native::schedule(Policy::Fifo(1))).join());
-    tried.unwrap_or_else(|_| Err("the thread that tried it panicked".into()))
 }

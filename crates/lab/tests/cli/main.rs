@@ -5,6 +5,7 @@ mod calibrate;
 mod compare;
 mod explore;
 mod locktest;
+mod pi_stress;
 mod reproduce;
 mod signals;
 mod sim;

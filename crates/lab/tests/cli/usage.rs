@@ -126,6 +126,7 @@ fn help_and_version_go_to_stdout() {
         "locktest",
         "compare",
         "torture",
+        "pi-stress",
         "calibrate",
         "reproduce",
     ] {
