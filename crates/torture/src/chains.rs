@@ -23,17 +23,14 @@ use std::{
 use hdrhistogram::Histogram;
 
 use crate::{
-    Host, Lock, Policy,
+    Host, Lock,
     board::{At, Board},
     locktest::GROWS,
     meet::{Barrier, Token},
-    race::{Race, Ran, histogram},
+    race::{Race, Ran, histogram, patience, policy},
 };
 use forest::Forest;
 pub use forest::Shape;
-
-/// Nobody is said to hang before this and twice the limit.
-const GENEROUS: Duration = Duration::from_secs(5);
 
 /// What a run does.
 #[derive(Clone, Copy)]
@@ -163,10 +160,7 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
         let cpus = H::cpus();
         H::confine(H::me(), &[cpus[1 % cpus.len()]]);
         let member = Member::of(task, self.nodes());
-        let policy = match self.config.round_robin {
-            true => Policy::RoundRobin(member.priority()),
-            false => Policy::Fifo(member.priority()),
-        };
+        let policy = policy(self.config.round_robin, member.priority());
         H::schedule(policy).unwrap_or_else(|why| panic!("{why}"));
         let mut round = 0;
         while self.begins(member) {
@@ -198,10 +192,13 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
             self.turns[node - 1].take();
         }
         self.locks[node].with(|| {
-            is_at(At::Waits);
+            is_at(At::Inside);
             self.turns[node].leave();
             match forest.parents[node] {
-                Some(parent) => self.locks[parent].with(|| is_at(At::Inside)),
+                Some(parent) => {
+                    is_at(At::Waits);
+                    self.locks[parent].with(|| is_at(At::Inside));
+                }
                 None if node == forest.owner() => self.own(),
                 None => self.releases[node].take(),
             }
@@ -254,13 +251,12 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
 
     /// Looks whether the tasks get on, and tells who waits for what if not.
     fn look(&self) {
-        let patience = GENEROUS + 2 * self.config.limit;
         let name = |task| match Member::of(task, self.nodes()) {
             Member::Node(node) => format!("owner {node}"),
             Member::Medium => "medium".into(),
             Member::High => "high".into(),
         };
-        if let Some(tasks) = self.board.stuck(patience, name) {
+        if let Some(tasks) = self.board.stuck(patience(self.config.limit), name) {
             (self.config.hung)(&tasks);
         }
     }

@@ -31,18 +31,15 @@ use std::{
 use hdrhistogram::Histogram;
 
 use crate::{
-    Host, Lock, Policy,
+    Host, Lock,
     board::{At, Board},
     locktest::GROWS,
-    race::histogram,
+    race::{histogram, patience, policy},
 };
 use group::{Counts, Group, Role};
 
 /// The real-time priority of who watches the tasks: above theirs.
 pub const ABOVE: u8 = 4;
-
-/// Nobody is said to hang before this and twice the limit.
-const GENEROUS: Duration = Duration::from_secs(5);
 
 /// What a run does.
 #[derive(Clone, Copy)]
@@ -66,16 +63,6 @@ pub struct Config<'a> {
     /// Told which tasks wait for what when none has got on for long, in a world
     /// that does not notice itself. Should it return, it is told again.
     pub hung: &'a (dyn Fn(&str) + Sync),
-}
-
-impl Config<'_> {
-    /// A task's policy.
-    pub(crate) fn policy(&self, priority: u8) -> Policy {
-        match self.round_robin {
-            true => Policy::RoundRobin(priority),
-            false => Policy::Fifo(priority),
-        }
-    }
 }
 
 /// What a run did.
@@ -168,7 +155,7 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
             let cpus = H::cpus();
             H::confine(H::me(), &[cpus[(number + 1) % cpus.len()]]);
         }
-        let policy = self.config.policy(role.priority());
+        let policy = policy(self.config.round_robin, role.priority());
         H::schedule(policy).unwrap_or_else(|why| panic!("{why}"));
         let group = &self.groups[number];
         let is_at = |at| self.board.set(task, at);
@@ -193,12 +180,11 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
 
     /// Looks whether the tasks get on, and tells who waits for what if not.
     fn look(&self) {
-        let patience = GENEROUS + 2 * self.config.limit;
         let name = |task| {
             let (group, role) = self.place(task);
             format!("{} of group {group}", role.name())
         };
-        if let Some(tasks) = self.board.stuck(patience, name) {
+        if let Some(tasks) = self.board.stuck(patience(self.config.limit), name) {
             (self.config.hung)(&tasks);
         }
     }

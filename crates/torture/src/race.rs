@@ -9,7 +9,20 @@ use std::{
 use hdrhistogram::Histogram;
 use lockyard_core::Word;
 
-use crate::{Host, Lock};
+use crate::{Host, Lock, Policy};
+
+/// How a task of a priority is scheduled.
+pub(crate) fn policy(round_robin: bool, priority: u8) -> Policy {
+    match round_robin {
+        true => Policy::RoundRobin(priority),
+        false => Policy::Fifo(priority),
+    }
+}
+
+/// Nobody is said to hang before this.
+pub(crate) fn patience(limit: Duration) -> Duration {
+    Duration::from_secs(5) + 2 * limit
+}
 
 /// A histogram of times, in nanoseconds.
 pub(crate) fn histogram() -> Histogram<u64> {
@@ -80,6 +93,41 @@ impl<H: Host> Race<H> {
                 (false, true) => return Ran::Out(ran),
                 (false, false) => {}
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Native;
+
+    struct Plain(std::sync::Mutex<()>);
+
+    impl Lock for Plain {
+        fn new() -> Self {
+            Self(std::sync::Mutex::new(()))
+        }
+        fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+            let _held = self.0.lock().expect("no section panics");
+            section()
+        }
+    }
+
+    #[test]
+    fn a_medium_task_runs_only_until_high_has_the_lock() {
+        let (race, lock) = (Race::<Native>::new(), Plain::new());
+        let millisecond = Duration::from_millis(1);
+        for _ in 0..2 {
+            race.prepare();
+            let Ran::Out(ns) = race.run(millisecond) else {
+                panic!("nobody asked for the lock");
+            };
+            assert!(ns > 1_000_000, "{ns}");
+            let before = Native::now_ns();
+            let won = race.win(&lock);
+            assert!(won.asked >= before && won.asked + won.wait <= Native::now_ns());
+            assert_eq!(race.run(millisecond), Ran::Never);
         }
     }
 }

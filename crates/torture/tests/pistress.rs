@@ -111,6 +111,9 @@ fn without_pinning_it_takes_a_medium_task_for_each_cpu() {
     assert_eq!(run(3).unbounded, Some(0));
     let fewer = run(1);
     assert_eq!((fewer.unbounded, fewer.total()), (None, 50));
+    // It runs while high waits, on another CPU than low.
+    assert!((1..=50).contains(&fewer.inverted), "{fewer:?}");
+    assert!(fewer.longest_inversion_ns > 0 && fewer.waits.max() < 1_000_000);
 }
 
 #[test]

@@ -52,7 +52,9 @@ pub struct Args {
     #[arg(allow_negative_numbers = true)]
     inversions: Option<u64>,
 
-    /// Milliseconds for which a high thread may wait while a medium one runs
+    /// Milliseconds for which a high thread may wait while a medium one runs. With
+    /// --unpinned that may happen to any lock, for as long as the kernel leaves the
+    /// low one's CPU to ordinary threads: 50 and more
     #[arg(long, value_name = "MS", default_value = "1000", value_parser = values::limit)]
     #[arg(allow_negative_numbers = true)]
     limit: Duration,
