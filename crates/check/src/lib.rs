@@ -58,4 +58,4 @@ mod world;
 pub use explore::{Explorer, Failure, Report, Wakes};
 pub use tracked::Tracked;
 pub use word::{CheckWord, afterwards, fence, free, history, limit_whims, name, spawn};
-pub use world::{Check, CheckCounter};
+pub use world::{Check, CheckCounter, await_lent, lent_levels, level, set_level};

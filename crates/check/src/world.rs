@@ -1,25 +1,47 @@
 //! The checker as a world for the locks.
 
 use lockyard_core::{
-    Deadline, Event, Look, Ordering, PerCpu, Platform, Running, TaskId, TaskRecord, Woken, Word,
+    Deadline, Event, FOREVER, Look, Ordering, PerCpu, Platform, Prio, Priority, Running, TaskId,
+    TaskRecord, Woken, Word,
 };
 
 use crate::{
     fiber::ask,
     memory::THREADS,
     op::{Answer, Op, Question, Request},
-    word::{CheckWord, decide, fence, wait},
+    word::{CheckWord, decide, fence, history, wait},
 };
 
 /// The world of the model checker. Its tasks are the threads of a model, in
 /// the order in which they were spawned, from 1 on.
 pub struct Check;
 
+/// A task, its own priority, and the one that it is lent: levels.
+struct Record {
+    locks: TaskRecord<Check>,
+    own: CheckWord,
+    lent: CheckWord,
+}
+
+impl Record {
+    const fn new() -> Self {
+        Self {
+            locks: TaskRecord::new(),
+            own: CheckWord::ZERO,
+            lent: CheckWord::ZERO,
+        }
+    }
+}
+
 thread_local! {
     /// Type-stable for ever, and the words in them start afresh with each
     /// execution.
-    static RECORDS: &'static [TaskRecord<Check>; THREADS] =
-        Box::leak(Box::new([const { TaskRecord::new() }; THREADS]));
+    static RECORDS: &'static [Record; THREADS] =
+        Box::leak(Box::new([const { Record::new() }; THREADS]));
+}
+
+fn record(task: TaskId) -> &'static Record {
+    RECORDS.with(|records| &records[index(task)])
 }
 
 fn index(task: TaskId) -> usize {
@@ -46,7 +68,7 @@ impl Platform for Check {
     }
 
     fn task(task: TaskId) -> &'static TaskRecord<Self> {
-        RECORDS.with(|records| &records[index(task)])
+        &record(task).locks
     }
 
     /// `Yes` or `No`, as the checker likes: what is not known is either.
@@ -189,4 +211,39 @@ impl PerCpu for Check {
         let parts = counter.0.iter().map(|part| part.load(Ordering::Acquire));
         parts.fold(0, u32::wrapping_add)
     }
+}
+
+impl Priority for Check {
+    fn own(task: TaskId) -> Prio {
+        Prio::real_time(record(task).own.load(Ordering::Relaxed))
+    }
+
+    fn lend(task: TaskId, prio: Prio) {
+        let level = prio.level().expect("a task of a model has a level");
+        record(task).lent.store(level, Ordering::Relaxed);
+    }
+}
+
+/// Gives a task a priority of its own: a level, 0 at the start.
+pub fn set_level(task: TaskId, level: u32) {
+    record(task).own.store(level, Ordering::Relaxed);
+}
+
+/// The level at which a task runs: its own, or the one that it is lent.
+pub fn level(task: TaskId) -> u32 {
+    let Record { own, lent, .. } = record(task);
+    own.load(Ordering::Relaxed)
+        .max(lent.load(Ordering::Relaxed))
+}
+
+/// Waits until a task is lent this level.
+pub fn await_lent(task: TaskId, level: u32) {
+    let lent = &record(task).lent;
+    let done = |lent| lent == level;
+    Check::spin_until(lent, Ordering::Relaxed, Look::Poll, FOREVER, done, || false);
+}
+
+/// The levels that a task was lent, if ever from the first 0 on.
+pub fn lent_levels(task: TaskId) -> Vec<u32> {
+    history(&record(task).lent, 0)
 }

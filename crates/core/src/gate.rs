@@ -13,6 +13,10 @@
 //! on top stays there until the holder takes it off: a stack without ABA.
 //! A popped task competes again, and its own unlock pops the next: the gate is
 //! free with sleepers only while a popped task is on its way.
+//!
+//! A *visitor* sleeps in the stack like the others, but only to learn that the
+//! holder has gone on: it does not come back, for the gate may be freed by then.
+//! So visitors are popped together with the first sleeper below them.
 
 use crate::platform::{Event, Look, Ordering::*, Platform, TaskId, Word};
 
@@ -27,6 +31,8 @@ pub(crate) struct Node<P: Platform> {
     below: P::U32,
     /// Whether the task was popped.
     popped: P::U32,
+    /// Whether the task is a visitor.
+    visits: P::U32,
 }
 
 impl<P: Platform> Node<P> {
@@ -34,7 +40,29 @@ impl<P: Platform> Node<P> {
         Self {
             below: P::U32::ZERO,
             popped: P::U32::ZERO,
+            visits: P::U32::ZERO,
         }
+    }
+}
+
+/// A visitor's place in a stack: it must wait there, and may do so when it can
+/// no longer touch the gate.
+#[must_use]
+pub(crate) struct Visit(TaskId);
+
+impl Visit {
+    /// Waits until the holder of the gate has opened it.
+    pub(crate) fn wait<P: Platform>(self) {
+        await_pop::<P>(self.0);
+    }
+}
+
+/// Sleeps until the caller is popped.
+fn await_pop<P: Platform>(me: TaskId) {
+    // (G3) Acquire pairs with unlock's Release: it is done with my node.
+    while P::task(me).gate.popped.load(Acquire) == 0 {
+        P::event(Event::GateParked);
+        P::park(None);
     }
 }
 
@@ -66,7 +94,8 @@ impl<P: Platform> Gate<P> {
         })
     }
 
-    fn lock(&self) {
+    /// Enters; the caller must call [`Gate::unlock`].
+    pub(crate) fn lock(&self) {
         while !self.try_lock() {
             let free = P::spin_until(
                 &self.word,
@@ -76,13 +105,21 @@ impl<P: Platform> Gate<P> {
                 |word| word & LOCKED == 0,
                 || false,
             );
-            if free.is_none() {
-                self.sleep();
+            if free.is_none() && self.push(P::me(), 0) {
+                await_pop::<P>(P::me());
             }
         }
     }
 
-    fn try_lock(&self) -> bool {
+    /// Becomes a visitor; `None` when the gate is free.
+    pub(crate) fn visit(&self) -> Option<Visit> {
+        let me = P::me();
+        self.push(me, 1).then_some(Visit(me))
+    }
+
+    /// Enters if the gate is free at the first try; then the caller must call
+    /// [`Gate::unlock`].
+    pub(crate) fn try_lock(&self) -> bool {
         let word = self.word.load(Relaxed); // checked by the exchange
         word & LOCKED == 0
             && self
@@ -92,50 +129,67 @@ impl<P: Platform> Gate<P> {
                 .is_ok()
     }
 
-    /// Pushes the caller and sleeps until it is popped; returns at once when
-    /// the gate is free.
-    fn sleep(&self) {
-        let me = P::me();
+    /// Pushes the caller; `false` when the gate is free.
+    fn push(&self, me: TaskId, visits: u32) -> bool {
         let node = &P::task(me).gate;
         node.popped.store(0, Relaxed); // published by the exchange below
+        node.visits.store(visits, Relaxed); // published below
         let mut word = self.word.load(Relaxed); // checked by the exchange
         loop {
             if word & LOCKED == 0 {
-                return;
+                return false;
             }
             node.below.store(word >> 1, Relaxed); // published below
             let pushed = me.number() << 1 | LOCKED;
             // (G2) Release pairs with unlock's Acquire: my node, to be popped.
             match self.word.compare_exchange(word, pushed, Release, Relaxed) {
-                Ok(_) => break,
+                Ok(_) => return true,
                 Err(now) => word = now,
             }
-        }
-        // (G3) Acquire pairs with unlock's Release: it is done with my node.
-        while node.popped.load(Acquire) == 0 {
-            P::event(Event::GateParked);
-            P::park(None);
         }
     }
 
-    fn unlock(&self) {
-        // (G2) Acquire, here and on failure: the node on top is whole.
+    /// Leaves, and pops. This is the last access to the gate's memory, as for
+    /// [`Gate::with`].
+    pub(crate) fn unlock(&self) {
+        // (G2) Acquire, here and on failure: the nodes in the stack are whole.
         let mut word = self.word.load(Acquire);
         loop {
-            let top = TaskId::new(word >> 1);
-            let rest = top.map_or(0, |top| P::task(top).gate.below.load(Relaxed) << 1);
+            let rest = Self::rest(word >> 1);
             // (G1) Release pairs with try_lock's Acquire: my section.
-            match self.word.compare_exchange(word, rest, Release, Acquire) {
-                Ok(_) => {
-                    if let Some(top) = top {
-                        // (G3) Release pairs with sleep's Acquire.
-                        P::task(top).gate.popped.store(1, Release);
-                        P::unpark(top);
-                    }
-                    return;
-                }
+            match self
+                .word
+                .compare_exchange(word, rest << 1, Release, Acquire)
+            {
+                Ok(_) => return Self::pop(word >> 1, rest),
                 Err(now) => word = now,
             }
+        }
+    }
+
+    /// What is left of a stack when the visitors on its top and the sleeper below
+    /// them are popped.
+    fn rest(mut top: u32) -> u32 {
+        while let Some(task) = TaskId::new(top) {
+            let node = &P::task(task).gate;
+            top = node.below.load(Relaxed);
+            if node.visits.load(Relaxed) == 0 {
+                break;
+            }
+        }
+        top
+    }
+
+    /// Tells those from `top` down to `rest` that they are popped.
+    fn pop(mut top: u32, rest: u32) {
+        while top != rest
+            && let Some(task) = TaskId::new(top)
+        {
+            let node = &P::task(task).gate;
+            top = node.below.load(Relaxed);
+            // (G3) Release pairs with await_pop's Acquire.
+            node.popped.store(1, Release);
+            P::unpark(task);
         }
     }
 }

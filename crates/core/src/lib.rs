@@ -14,6 +14,7 @@ pub mod mutex;
 pub mod osq;
 pub mod percpu_rwsem;
 pub mod platform;
+pub mod rtmutex;
 pub mod rwsem;
 mod wait_queue;
 
@@ -21,4 +22,5 @@ pub use condvar::Condvar;
 pub use mutex::RawMutex;
 pub use percpu_rwsem::RawPercpuRwLock;
 pub use platform::*;
+pub use rtmutex::RawRtMutex;
 pub use rwsem::RawRwLock;

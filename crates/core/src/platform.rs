@@ -8,7 +8,7 @@
 use core::num::NonZeroU32;
 pub use core::sync::atomic::Ordering;
 
-use crate::{gate, osq, percpu_rwsem, rwsem, wait_queue};
+use crate::{gate, osq, percpu_rwsem, rtmutex, rwsem, wait_queue};
 
 /// A 32-bit word of shared memory. Its only constructor is [`Word::ZERO`], so
 /// that a lock of zero bytes is an unlocked lock.
@@ -211,11 +211,25 @@ pub enum Event {
     Revoked,
     /// A task that had a lock reserved was asked to release it, and did.
     Recalled,
+    /// A spinner gave up: a waiter of a higher priority came.
+    SpinNotTop,
+    /// A task is lent another priority than before.
+    Lent,
+    /// A change of priority was passed on to the next lock of a chain.
+    ChainWalked,
+    /// A walk along a chain had to wait for a lock's gate.
+    ChainVisited,
+    /// A walk along a chain ended where the chain had changed.
+    ChainChanged,
+    /// A walk found a free lock with another top waiter, and woke that.
+    TopChanged,
+    /// A task that would wait for itself was found.
+    DeadlockFound,
 }
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 28] = [
+    pub const ALL: [Event; 35] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
@@ -244,6 +258,13 @@ impl Event {
         Event::Bypassed,
         Event::Revoked,
         Event::Recalled,
+        Event::SpinNotTop,
+        Event::Lent,
+        Event::ChainWalked,
+        Event::ChainVisited,
+        Event::ChainChanged,
+        Event::TopChanged,
+        Event::DeadlockFound,
     ];
 }
 
@@ -414,6 +435,63 @@ pub trait PerCpu: Platform {
     fn sum(counter: &Self::Counter) -> u32;
 }
 
+/// A priority: the greater, the more urgent.
+///
+/// The tasks that are scheduled fairly are one class, below all others. Above
+/// them are the levels of real-time tasks, and above these the tasks that have a
+/// deadline to keep, the sooner the more urgent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Prio(u64);
+
+impl Prio {
+    /// The priority of all tasks that are scheduled fairly.
+    pub const FAIR: Self = Self(0);
+
+    /// A real-time priority, the greater the more urgent; 0 is [`Prio::FAIR`].
+    pub const fn real_time(level: u32) -> Self {
+        Self(level as u64)
+    }
+
+    /// That of a task that must be done with its work by `deadline`.
+    pub const fn due(deadline: Deadline) -> Self {
+        const LAST: u64 = u64::MAX - (1 << 32);
+        // Above every level; deadlines centuries away are all the same.
+        Self(u64::MAX - if deadline.0 < LAST { deadline.0 } else { LAST })
+    }
+
+    /// The level of a real-time priority, or 0; `None` for one with a deadline.
+    pub const fn level(self) -> Option<u32> {
+        if self.0 >> 32 == 0 {
+            Some(self.0 as u32)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) const fn halves(self) -> (u32, u32) {
+        ((self.0 >> 32) as u32, self.0 as u32)
+    }
+
+    pub(crate) const fn from_halves(high: u32, low: u32) -> Self {
+        Self((high as u64) << 32 | low as u64)
+    }
+}
+
+/// A world with priorities, which one task can lend to another.
+///
+/// A world that changes the own priority of a task calls
+/// [`rtmutex::adjust`](crate::rtmutex::adjust) afterwards.
+pub trait Priority: Platform {
+    /// The task's own priority, whatever it is lent.
+    fn own(task: TaskId) -> Prio;
+
+    /// From now on `task` runs at `prio` if that is above its own priority; with
+    /// [`Prio::FAIR`] it is lent nothing. Calls for one task do not overlap, and
+    /// each happens before the next. The caller holds a gate, so this must not
+    /// wait for a task.
+    fn lend(task: TaskId, prio: Prio);
+}
+
 /// A world whose moments in time have a type of their own.
 pub trait Clock: Platform {
     /// That type.
@@ -432,6 +510,7 @@ pub struct TaskRecord<P: Platform> {
     pub(crate) gate: gate::Node<P>,
     pub(crate) percpu: percpu_rwsem::Node<P>,
     pub(crate) rwsem: rwsem::Node<P>,
+    pub(crate) rtmutex: rtmutex::Node<P>,
 }
 
 impl<P: Platform> Default for TaskRecord<P> {
@@ -449,6 +528,7 @@ impl<P: Platform> TaskRecord<P> {
             gate: gate::Node::new(),
             percpu: percpu_rwsem::Node::new(),
             rwsem: rwsem::Node::new(),
+            rtmutex: rtmutex::Node::new(),
         }
     }
 }

@@ -7,6 +7,7 @@ mod guarded;
 mod mutex;
 mod osq;
 mod percpu;
+mod rtmutex;
 mod rwsem;
 mod states;
 mod wait_queue;
