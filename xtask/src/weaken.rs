@@ -31,6 +31,8 @@ pub enum Lock {
     Rwsem,
     /// The per-CPU reader-writer semaphore
     PercpuRwsem,
+    /// The real-time mutex
+    Rtmutex,
 }
 
 impl Lock {
@@ -44,6 +46,7 @@ impl Lock {
             Lock::Condvar => "condvar::",
             Lock::Rwsem => "rwsem::",
             Lock::PercpuRwsem => "percpu::",
+            Lock::Rtmutex => "rtmutex::",
         }
     }
 
@@ -62,6 +65,7 @@ impl Lock {
                 "rwsem/wake.rs",
             ],
             Lock::PercpuRwsem => &["percpu_rwsem.rs", "percpu_rwsem/waiting.rs"],
+            Lock::Rtmutex => &["rtmutex.rs"],
         }
     }
 }

@@ -13,15 +13,15 @@ use lockyard_core::{
 };
 
 use super::{MANY, MOST, go, task};
-use crate::explore;
+use crate::{DEADLINE, explore};
 
 /// Locks: the first is owned by task 3, the next by 4, and so on.
-struct Chain([RawRtMutex<Check, Block>; 3]);
+struct Chain([RawRtMutex<Check, Block>; 4]);
 
 impl Chain {
     fn new() -> Rc<Self> {
-        let chain = Self([const { RawRtMutex::new() }; 3]);
-        for (lock, (owner, called)) in chain.0.iter().zip((3..).zip(["a", "b", "c"])) {
+        let chain = Self([const { RawRtMutex::new() }; 4]);
+        for (lock, (owner, called)) in chain.0.iter().zip((3..).zip(["a", "b", "c", "d"])) {
             name(lock, called);
             lock.lock_new_for(task(owner));
         }
@@ -30,7 +30,7 @@ impl Chain {
 
     /// A task waits for a lock.
     fn wait(&self, number: u32, lock: usize) {
-        start(&self.0[lock], number);
+        start(&self.0[lock], number, Start::Waits);
     }
 
     /// It no longer does.
@@ -41,11 +41,11 @@ impl Chain {
     }
 }
 
-/// A task, which does nothing else, waits for a lock.
-fn start(lock: &RawRtMutex<Check, Block>, number: u32) {
+/// A task, which does nothing else, wants a lock, and this comes of it.
+fn start(lock: &RawRtMutex<Check, Block>, number: u32, comes: Start) {
     // SAFETY: the task waits for nothing else, and the models' locks stay.
     let start = unsafe { lock.start_for(task(number)) };
-    assert_eq!(start, Start::Waits, "of {number}");
+    assert_eq!(start, comes, "of {number}");
 }
 
 /// A task gets another level of its own.
@@ -157,6 +157,28 @@ fn a_chain_that_moves_while_it_is_walked() {
     );
 }
 
+/// A walk waits outside a gate, on top of a task that wants to come in; it does not
+/// come back, for the chain is no more.
+#[test]
+fn a_visitor_and_a_sleeper() {
+    for changes in [2, 4] {
+        let explorer = Explorer::new().whims(1).pct(1, changes, MOST);
+        let events = [Event::ChainVisited, Event::GateParked];
+        explore("rtmutex, a visitor", &explorer, &events, || {
+            let chain = Chain::new();
+            set_level(task(6), 3);
+            chain.wait(5, 1);
+            go(0, &chain, |chain| chain.wait(6, 2));
+            go(0, &chain, |chain| chain.leave(5, 1));
+            go(1, &chain, |chain| assert!(!chain.0[1].lock_until(DEADLINE)));
+            afterwards(move || {
+                let found = [4, 5].map(|number| level(task(number)));
+                assert_eq!(found, [0, 3], "and {} is there", chain.0.len());
+            });
+        });
+    }
+}
+
 #[test]
 fn who_leaves_takes_back_what_it_lent() {
     let up = |chain: &Chain| {
@@ -182,6 +204,47 @@ fn a_waiter_gets_another_level() {
     levels("one falls", &[Event::ChainWalked], up, changes, &[2, 2]);
     let changes: [fn(&Chain); 2] = [|_| change(6, 4), |_| change(4, 3)];
     levels("two rise", &[Event::ChainWalked], up, changes, &[4, 4]);
+}
+
+/// A walk follows a chain on behalf of 5, which falls apart meanwhile: 4 gives up,
+/// and releases what 5 wants to 7. What then looks like a circle is none.
+#[test]
+fn no_innocent_is_blamed() {
+    let explorer = Explorer::new().pct(1, 2, MOST);
+    let events = [Event::ChainChanged, Event::WokeFirst];
+    explore("rtmutex, an innocent", &explorer, &events, || {
+        let chain = Chain::new();
+        set_level(task(7), 1);
+        chain.0[3].lock_new_for(task(4));
+        chain.wait(6, 3); // so that 4 always owes somebody something
+        chain.wait(4, 0);
+        chain.wait(7, 1);
+        go(0, &chain, |chain| chain.wait(5, 1));
+        go(0, &chain, |chain| {
+            chain.leave(4, 0);
+            // SAFETY: it is the owner.
+            unsafe { chain.0[1].unlock_for(task(4)) };
+            chain.wait(4, 0);
+            chain.wait(3, 2);
+        });
+        for _ in 3..=7 {
+            go(0, &chain, |_| ()); // somebody to be woken
+        }
+    });
+}
+
+/// An owner would wait for itself, just when another comes: the owner is told, and
+/// nobody else.
+#[test]
+fn who_waits_for_itself_is_to_blame() {
+    let explorer = Explorer::new().executions(MOST);
+    let events = [Event::DeadlockFound];
+    explore("rtmutex, the guilty", &explorer, &events, || {
+        let chain = Chain::new();
+        set_level(task(7), 1);
+        go(0, &chain, |chain| start(&chain.0[0], 3, Start::Deadlock));
+        go(0, &chain, |chain| chain.wait(7, 0));
+    });
 }
 
 /// 3 owns all three locks. Its lender falls, while another comes at a third lock:
@@ -230,7 +293,7 @@ impl Queue {
         queue.lock.lock_new_for(task(1));
         for (number, &level) in (first..).zip(levels) {
             set_level(task(number), level);
-            start(&queue.lock, number);
+            start(&queue.lock, number, Start::Waits);
         }
         queue
     }
