@@ -83,7 +83,7 @@ use crate::{
     gate::Gate,
     platform::{Deadline, Event, Ordering::*, Platform, Priority, TaskId, Word},
 };
-use heap::{Heap, Key};
+use heap::{Heap, Key, Place};
 use task::{Task, node};
 use walk::Detect;
 
@@ -313,7 +313,7 @@ impl<P: Priority> Inside<'_, P> {
         self.0.owner()
     }
 
-    fn waiters(&self) -> Heap<'_, P::U32> {
+    fn waiters<'h>(&'h self) -> Heap<'h, P::U32, impl Fn(TaskId) -> &'h Place<P::U32>> {
         Heap {
             root: &self.0.top,
             place: |task| &node::<P>(task).queued,

@@ -8,6 +8,9 @@
 //! siblings. `prev` is its previous sibling, or for a first child its parent.
 //! Insertion takes one comparison, removal O(log n) amortised.
 
+#[cfg(test)]
+mod tests;
+
 use crate::platform::{Ordering::*, Prio, TaskId, Word};
 
 /// A task's place in a heap, and its key there. The key does not change while
@@ -66,13 +69,13 @@ impl Key {
 }
 
 /// A heap, while its gate is held.
-pub(super) struct Heap<'a, W: Word> {
+pub(super) struct Heap<'a, W, F> {
     pub(super) root: &'a W,
     /// The place of a task in heaps of this kind.
-    pub(super) place: fn(TaskId) -> &'static Place<W>,
+    pub(super) place: F,
 }
 
-impl<W: Word> Heap<'_, W> {
+impl<'a, W: Word, F: Fn(TaskId) -> &'a Place<W>> Heap<'a, W, F> {
     /// The task of the highest priority.
     pub(super) fn top(&self) -> Option<TaskId> {
         TaskId::new(self.root.load(Relaxed))
@@ -100,7 +103,7 @@ impl<W: Word> Heap<'_, W> {
         }
     }
 
-    fn at(&self, task: TaskId) -> &'static Place<W> {
+    fn at(&self, task: TaskId) -> &'a Place<W> {
         (self.place)(task)
     }
 

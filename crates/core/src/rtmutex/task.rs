@@ -107,7 +107,7 @@ impl<P: Priority> Task<P> {
         self.node().waits.store(0, Relaxed);
     }
 
-    fn lenders(&self) -> Heap<'_, P::U32> {
+    fn lenders<'h>(&'h self) -> Heap<'h, P::U32, impl Fn(TaskId) -> &'h Place<P::U32>> {
         Heap {
             root: &self.node().lenders,
             place: |task| &node::<P>(task).lending,
