@@ -168,8 +168,8 @@ impl<P: Priority, W: Policy> RawRtMutex<P, W> {
             let taken = self.body.lock_slow::<W>(me, Detect::Minimal, None);
             assert!(
                 taken.is_ok(),
-                "deadlock: task {} locks the real-time mutex at {self:p}, and {:?}, which holds \
-                 it, waits for that task or is it",
+                "deadlock: task {} locks the real-time mutex at {self:p}, whose owner {:?} waits \
+                 for it, or is it",
                 me.number(),
                 self.body.owner()
             );

@@ -171,7 +171,7 @@ fn two_tasks_that_spin() {
 
 #[test]
 fn two_tasks_that_block() {
-    let explorer = Explorer::new().executions(MOST);
+    let explorer = Explorer::new();
     let events = [Event::Parked, Event::WokeFirst];
     explore("rtmutex of 2, block", &explorer, &events, || {
         tasks::<Block>(&[(0, 1), (0, 1)], Guarded::lock_unlock);
@@ -235,7 +235,7 @@ fn timeout_before_another() {
 /// Who uses the lock last frees it.
 #[test]
 fn freed_after_the_last_use() {
-    let explorer = Explorer::new().executions(MOST);
+    let explorer = Explorer::new();
     explore("rtmutex, freed", &explorer, &[Event::WokeFirst], || {
         let guarded = Guarded::<Block>::new("lock");
         for _ in 0..2 {
@@ -348,7 +348,7 @@ fn who_is_above_the_top_waiter_overtakes_it() {
 /// woken.
 #[test]
 fn what_was_lent_is_gone_before_the_wake_up() {
-    let explorer = Explorer::new().executions(MOST);
+    let explorer = Explorer::new();
     explore("rtmutex, lent", &explorer, &[Event::Lent], || {
         let guarded = Guarded::<Spin>::new("lock");
         set_level(task(2), 2);

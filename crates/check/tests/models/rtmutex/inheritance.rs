@@ -12,7 +12,7 @@ use lockyard_core::{
     rtmutex::{Block, Start, adjust},
 };
 
-use super::{MANY, MOST, go, task};
+use super::{MOST, go, task};
 use crate::{DEADLINE, explore};
 
 /// Locks: the first is owned by task 3, the next by 4, and so on.
@@ -63,7 +63,7 @@ fn levels(
     changes: [fn(&Chain); 2],
     levels: &'static [u32],
 ) {
-    let explorer = Explorer::new().executions(MOST);
+    let explorer = Explorer::new();
     explore(
         &format!("rtmutex levels, {name}"),
         &explorer,
@@ -237,7 +237,7 @@ fn no_innocent_is_blamed() {
 /// nobody else.
 #[test]
 fn who_waits_for_itself_is_to_blame() {
-    let explorer = Explorer::new().executions(MOST);
+    let explorer = Explorer::new();
     let events = [Event::DeadlockFound];
     explore("rtmutex, the guilty", &explorer, &events, || {
         let chain = Chain::new();
@@ -251,7 +251,7 @@ fn who_waits_for_itself_is_to_blame() {
 /// at no moment is 3 lent less than what 5 lends it all the time.
 #[test]
 fn a_key_of_its_own_in_each_heap() {
-    let explorer = Explorer::new().executions(MOST);
+    let explorer = Explorer::new();
     explore(
         "rtmutex, two keys",
         &explorer,
@@ -319,7 +319,7 @@ impl Queue {
 /// First those of the highest level, and first come among these.
 #[test]
 fn by_level_and_then_by_arrival() {
-    let explorer = Explorer::new().executions(MANY);
+    let explorer = Explorer::new();
     explore("rtmutex, in order", &explorer, &[Event::WokeFirst], || {
         let queue = Queue::new(2, &[1, 1, 2, 1]);
         go(0, &queue, Queue::unlock);
@@ -332,7 +332,7 @@ fn by_level_and_then_by_arrival() {
 /// The top waiter falls behind another before the release: the other is woken.
 #[test]
 fn the_right_top_waiter_is_woken() {
-    let explorer = Explorer::new().executions(MANY);
+    let explorer = Explorer::new();
     explore(
         "rtmutex, another top",
         &explorer,
