@@ -480,7 +480,7 @@ impl Prio {
 /// A world with priorities, which one task can lend to another.
 ///
 /// A world that changes the own priority of a task calls
-/// [`rtmutex::adjust`](crate::rtmutex::adjust) afterwards.
+/// [`rtmutex::adjust`] afterwards.
 pub trait Priority: Platform {
     /// The task's own priority, whatever it is lent.
     fn own(task: TaskId) -> Prio;

@@ -64,6 +64,12 @@
 //!   which it only compares until a task that it holds is found to wait there. A
 //!   number or an address that was used again makes it walk on elsewhere, where it
 //!   brings what it finds up to date as it would anyway.
+//!
+//! # What it does not do
+//!
+//! A waiter that a fork has left behind stays in the child's queue, and keeps the
+//! lock from those that are not above it. A task that ends as an owner leaves the
+//! lock, and what it was lent, to the task that gets its number.
 
 mod heap;
 mod proxy;
@@ -245,7 +251,7 @@ impl<P: Priority> Body<P> {
         let taken = self
             .owner
             .compare_exchange(0, owned_by(task), Acquire, Relaxed); // (R1)
-        taken.is_ok()
+        taken.inspect(|_| P::took()).is_ok()
     }
 
     #[inline]
