@@ -251,7 +251,7 @@ impl<P: Priority> Body<P> {
         let taken = self
             .owner
             .compare_exchange(0, owned_by(task), Acquire, Relaxed); // (R1)
-        taken.inspect(|_| P::took()).is_ok()
+        taken.inspect(|_| P::took(None)).is_ok()
     }
 
     #[inline]
