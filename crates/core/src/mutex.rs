@@ -518,21 +518,30 @@ impl<P: Platform> Body<P> {
         }
     }
 
-    // One path for all that is not slow, and small: its calls cost what it saves.
     #[inline(always)]
     pub(crate) fn unlock(&self) {
-        let keeps = P::keeps(self.address());
-        if !keeps {
-            P::about_to_write(&self.owner); // a contender may have fetched the line
+        if !(P::keeps(self.address()) && self.release_as(KEPT)) {
+            self.unlock_unkept();
         }
+    }
+
+    /// Releases the mutex if the front is covered, marked so for the caller.
+    #[inline(always)]
+    fn release_as(&self, kept: u32) -> bool {
         let front = self.queue.front();
         let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
-        let free = if keeps { owner | KEPT } else { 0 };
-        let released = P::is_me(owner)
+        let free = if kept == 0 { 0 } else { owner | kept };
+        P::is_me(owner)
             && Self::is_covered(front)
             // (M1), (M3) the store releases, for the Acquire of who takes it next.
-            && P::try_store_if(&self.owner, free, &self.queue.front, front.0);
-        if !released {
+            && P::try_store_if(&self.owner, free, &self.queue.front, front.0)
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[inline(never)]
+    fn unlock_unkept(&self) {
+        P::about_to_write(&self.owner); // who waits may have fetched the line
+        if !self.release_as(0) {
             self.unlock_slow();
         }
     }
