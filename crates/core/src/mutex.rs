@@ -521,6 +521,7 @@ impl<P: Platform> Body<P> {
     #[inline(always)]
     pub(crate) fn unlock(&self) {
         if !(P::keeps(self.address()) && self.release_as(KEPT)) {
+            P::about_to_write(&self.owner); // who waits may have fetched the line
             self.unlock_unkept();
         }
     }
@@ -540,7 +541,6 @@ impl<P: Platform> Body<P> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn unlock_unkept(&self) {
-        P::about_to_write(&self.owner); // who waits may have fetched the line
         if !self.release_as(0) {
             self.unlock_slow();
         }
