@@ -1,7 +1,11 @@
 //! The broken twins: each has one fault, and the model that is for it must
 //! find it.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    thread,
+};
 
 use anyhow::ensure;
 
@@ -25,21 +29,35 @@ pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
         );
     }
     twins.retain(|twin| names.is_empty() || names.contains(&twin.name));
-    let mut tree = Tree::new(root)?;
-    let mut missed = 0;
-    for twin in &twins {
-        match judge(&mut tree, twin, all) {
-            Ok(catches) => {
-                for catch in catches {
-                    println!("{:24} {catch}", twin.name);
+    let next = AtomicUsize::new(0);
+    let missed = AtomicUsize::new(0);
+    let judge_some = |worker| -> anyhow::Result<()> {
+        let mut tree = Tree::new(root, worker)?;
+        while let Some(twin) = twins.get(next.fetch_add(1, Relaxed)) {
+            match judge(&mut tree, twin, all) {
+                Ok(catches) => {
+                    for catch in catches {
+                        println!("{:24} {catch}", twin.name);
+                    }
+                }
+                Err(error) => {
+                    missed.fetch_add(1, Relaxed);
+                    println!("{:24} NOT CAUGHT: {error:#}", twin.name);
                 }
             }
-            Err(error) => {
-                missed += 1;
-                println!("{:24} NOT CAUGHT: {error:#}", twin.name);
-            }
         }
-    }
+        Ok(())
+    };
+    // To compile a variant takes one CPU, for the most part.
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers.min(twins.len()))
+            .map(|worker| scope.spawn(move || judge_some(worker)))
+            .collect();
+        let mut ended = workers.into_iter().map(thread::ScopedJoinHandle::join);
+        ended.try_for_each(|ended| ended.expect("no worker panics"))
+    })?;
+    let missed = missed.into_inner();
     println!("busted: {} caught, {missed} not", twins.len() - missed);
     Ok(missed == 0)
 }

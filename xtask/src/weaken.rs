@@ -74,7 +74,7 @@ impl Lock {
 /// with the list of survivors. Returns whether they agree.
 pub fn run(root: &Path, lock: Lock) -> anyhow::Result<bool> {
     let survivors = survivors::read(root)?;
-    let mut tree = Tree::new(root)?;
+    let mut tree = Tree::new(root, 0)?;
     let mut tally = Tally::default();
     let mut seen = Vec::new();
     for file in lock.files() {

@@ -27,10 +27,14 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Copies the workspace. Waits for another run to end.
-    pub fn new(root: &Path) -> anyhow::Result<Self> {
+    /// Copies the workspace; with different numbers, to different places. Waits for
+    /// another run to end.
+    pub fn new(root: &Path, number: usize) -> anyhow::Result<Self> {
         let target = env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-        let home = root.join(target).join("variants");
+        let home = root
+            .join(target)
+            .join("variants")
+            .join(number.to_string());
         let copy = home.join("tree");
         fs::create_dir_all(&copy)?;
         let lock = File::create(home.join("lock"))?;
