@@ -11,6 +11,10 @@ use lockyard_sim::{Machine, Policy, Scenario, Sim, Strategy, Timeline, UserSpace
 
 /// A lock under exploration.
 pub trait Subject {
+    /// Whether some tasks have real-time priorities in every schedule, and not in
+    /// some.
+    const REAL_TIME: bool = false;
+
     /// A lock that nobody holds.
     fn new() -> Self;
 
@@ -83,7 +87,7 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(tasks: usize, schedule: u64) -> Self {
+    fn new(tasks: usize, schedule: u64, all_real_time: bool) -> Self {
         let mut dice = Rng::with_seed(schedule);
         let machine = Machine::find("x86-32c").expect("a preset is well-formed");
         let mut machine = machine.resized(dice.usize(1..=tasks), 1);
@@ -103,7 +107,7 @@ impl Plan {
                 steps: dice.u32(50..=800),
             },
         };
-        let real_time = dice.u8(0..4) == 0;
+        let real_time = dice.u8(0..4) == 0 || all_real_time;
         let policy = |_| match dice.u8(0..3) {
             0 if real_time => Policy::Fifo(dice.u8(1..=3)),
             1 if real_time => Policy::RoundRobin(dice.u8(1..=3)),
@@ -159,7 +163,7 @@ impl Inside {
 }
 
 fn one<S: Subject>(tasks: usize, schedule: u64, timeline: bool) -> (Result<(), String>, Timeline) {
-    let plan = Plan::new(tasks, schedule);
+    let plan = Plan::new(tasks, schedule, S::REAL_TIME);
     let lock = Aligned(S::new());
     let lock = &lock.0;
     let inside = Inside::default();

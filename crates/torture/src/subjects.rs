@@ -2,7 +2,7 @@
 
 mod shared;
 
-pub use shared::{Percpu, Rwsem};
+pub use shared::{Percpu, Rwsem, Urgent};
 
 use std::cell::Cell;
 

@@ -8,7 +8,7 @@ use lockyard_core::{
 };
 use lockyard_torture::{
     explore::{self, Subject},
-    subjects::{Guarded, Mutex, Percpu, Rwsem},
+    subjects::{Guarded, Mutex, Percpu, Rwsem, Urgent},
 };
 
 /// Schedules of each number of tasks, from two on.
@@ -50,6 +50,11 @@ fn condvar() {
 #[test]
 fn rwsem() {
     survives::<Rwsem<Lockless>>("rwsem", 5, FEW);
+}
+
+#[test]
+fn rwsem_urgent() {
+    survives::<Urgent>("rwsem, urgent writers", 4, FEW);
 }
 
 #[test]

@@ -31,10 +31,7 @@ impl Tree {
     /// another run to end.
     pub fn new(root: &Path, number: usize) -> anyhow::Result<Self> {
         let target = env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-        let home = root
-            .join(target)
-            .join("variants")
-            .join(number.to_string());
+        let home = root.join(target).join("variants").join(number.to_string());
         let copy = home.join("tree");
         fs::create_dir_all(&copy)?;
         let lock = File::create(home.join("lock"))?;

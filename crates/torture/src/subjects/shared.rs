@@ -17,6 +17,9 @@ const RWSEM: &[&str] = &["count", "owner", "front", "gate", "osq"];
 /// fairly.
 pub struct Rwsem<C = Lockless>(RawRwLock<Sim, C>);
 
+/// A rwsem that tasks of real-time priorities take to write, as long as it takes.
+pub struct Urgent(RawRwLock<Sim>);
+
 /// A percpu-rwsem: read, written, downgraded, tried, with deadlines, released
 /// fairly.
 pub struct Percpu<G>(RawPercpuRwLock<Sim, G>);
@@ -139,6 +142,29 @@ impl<C: WakeCheck> Rwsem<C> {
                 (Held::Write, true) => lock.unlock_write_fair(),
             }
         }
+    }
+}
+
+impl Subject for Urgent {
+    const REAL_TIME: bool = true;
+
+    fn new() -> Self {
+        Self(RawRwLock::new())
+    }
+
+    fn act(&self, _: &mut Rng, sections: &Sections<'_>) {
+        self.0.write();
+        (sections.alone)();
+        // SAFETY: taken above.
+        unsafe { self.0.unlock_write() };
+    }
+
+    fn is_free(&self) -> bool {
+        self.0.try_write()
+    }
+
+    fn name(&self) {
+        name(&self.0, "rwsem", RWSEM);
     }
 }
 
