@@ -45,31 +45,8 @@
 //! it or wakes the first waiter itself. The price stands where a task is about
 //! to sleep anyway; the unlock has neither a read-modify-write nor a barrier.
 //!
-//! # Reserved
-//!
-//! An owner may leave the mutex reserved for itself instead of free, in the same
-//! store that unlocks it, and then takes it back without a read-modify-write
-//! (lock reservation: Kawachiya, Koseki, Onodera, OOPSLA 2002; with the
-//! asymmetric pair of above instead of a stopped thread). What is true of a free
-//! mutex above and below is true of a reserved one.
-//!
-//! | the keeper takes it back (K1) | who revokes (K2) |
-//! |---|---|
-//! | test: the owner word says that it is mine | owner word: from reserved to my number |
-//! | owner word: store my number | quiesce; does it still hold my number? |
-//!
-//! Test and store are one `store_if`. So either the keeper's store is there
-//! before the quiesce ends: it has the mutex, and the revoker sees that; or the
-//! keeper's tests find the revoker's number, which nobody else overwrites: the
-//! revoker has it. Until the revoker knows, others see a mutex that it holds.
-//! Whoever goes to sleep on that has ended its promise and quiesced before it
-//! looked. If the keeper then gets the mutex after all, its test came after that
-//! quiesce, so its unlock, later still, sees the promise gone and wakes.
-//!
-//! A busy keeper would often win and be interrupted for nothing, so it is asked:
-//! `RECALL` sends its next unlock to the slow path, which does not keep the
-//! mutex. Which tasks keep which mutexes, the world says ([`Platform::keeps`]);
-//! any answer is sound.
+//! An owner may leave the mutex reserved for itself (`mutex/keep.rs`); what is true
+//! of a free mutex here is true of a reserved one.
 //!
 //! # Who is woken
 //!
@@ -95,8 +72,10 @@
 //! it from the next unlock. An overdue waiter that was woken but does not get a
 //! CPU would gain nothing from the mutex; for it, spinners let others run.
 
+mod keep;
 mod spin;
 
+use keep::{KEPT, is_free};
 use spin::{Promise, Spun};
 
 use crate::{
@@ -104,14 +83,6 @@ use crate::{
     platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
     wait_queue::{AWAKE, Entered, Front, HANDOFF, RECALL, SPINNER, WaitQueue},
 };
-
-/// A mark of the owner word: the mutex is free, and reserved for that task.
-const KEPT: u32 = 1 << 31;
-const _: () = assert!(KEPT > TaskId::MAX);
-
-/// Looks at a reserved mutex before it is revoked: a keeper that comes and goes
-/// shows itself by then.
-const KEEPER_LOOKS: u32 = 3;
 
 /// How long the keeper of a mutex that was recalled stays away from it, in
 /// looks: a hand-over, so that who recalled it gets it.
@@ -294,16 +265,6 @@ impl<P: Platform> Body<P> {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Takes the mutex if it is reserved for the caller.
-    #[inline(always)]
-    fn retake(&self) -> bool {
-        // (K1); what the mutex protects the keeper has written itself
-        P::kept(self.address()).is_some_and(|me| {
-            let me = me.number();
-            P::try_store_if(&self.owner, me, &self.owner, me | KEPT)
-        })
-    }
-
     /// Takes the mutex if it is free and reserved for nobody.
     #[inline]
     fn take(&self, me: TaskId) -> bool {
@@ -321,59 +282,6 @@ impl<P: Platform> Body<P> {
             .owner
             .compare_exchange(free, me.number(), Acquire, Relaxed);
         taken.inspect(|_| P::took(Some(self.address())))
-    }
-
-    /// Takes the mutex if it is free, even if it is reserved.
-    ///
-    /// # Errors
-    /// The owner word that kept the caller from it. Who waits for it to change
-    /// must not read it again: it may be 0 by then, and stay so.
-    #[inline]
-    fn take_or_owner(&self, me: TaskId) -> Result<u32, u32> {
-        loop {
-            match self.take_from(0, me) {
-                Err(word) if is_free(word) => {
-                    if self.revoke(word, me) {
-                        return Ok(word);
-                    }
-                }
-                taken => return taken,
-            }
-        }
-    }
-
-    /// Takes the mutex, which is reserved, unless its keeper comes first or it
-    /// is not reserved any more.
-    #[cold]
-    #[inline(never)]
-    fn revoke(&self, kept: u32, me: TaskId) -> bool {
-        if kept == me.number() | KEPT {
-            return P::store_if(&self.owner, me.number(), &self.owner, kept); // (K1)
-        }
-        let busy = P::spin_until(
-            &self.owner,
-            Relaxed, // only a hint: `take_from` acquires
-            Look::Poll,
-            KEEPER_LOOKS,
-            |now| now != kept,
-            || false,
-        );
-        if busy.is_some() || self.take_from(kept, me).is_err() {
-            return false;
-        }
-        P::quiesce(); // (K2)
-        let mine = self.owner.load(Relaxed) == me.number();
-        if mine {
-            P::event(Event::Revoked);
-        }
-        mine
-    }
-
-    /// Asks who holds the mutex not to keep it.
-    fn recall(&self) {
-        if !self.queue.front().has(RECALL) {
-            self.queue.front.fetch_or(RECALL, AcqRel); // (Q1)
-        }
     }
 
     /// Whether a first waiter has been first for long enough. A hint: it may
@@ -637,10 +545,4 @@ impl<P: Platform> Body<P> {
             me.number()
         );
     }
-}
-
-/// Whether the mutex is free with this owner word.
-#[inline(always)]
-const fn is_free(owner: u32) -> bool {
-    owner == 0 || owner & KEPT != 0
 }

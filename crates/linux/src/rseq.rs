@@ -80,12 +80,10 @@ fn glibc_offset() -> Option<isize> {
 /// [`lockyard_core::Platform::store_if`].
 #[inline(always)]
 pub fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
-    let area = AREA.get();
-    if area.is_null() {
+    if AREA.get().is_null() {
         announced_store_if(word, value, guard, expected)
     } else {
-        // SAFETY: `init_thread` found this area registered for this thread.
-        unsafe { arch::rseq_store_if(area, word, value, guard, expected) }
+        try_store_if(word, value, guard, expected)
     }
 }
 

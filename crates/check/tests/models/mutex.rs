@@ -248,7 +248,7 @@ fn freed_after_a_hand_over() {
 /// Each task takes the mutex twice, and what it took stays reserved for it.
 #[test]
 fn kept_by_two() {
-    let explorer = Explorer::new().whims(1).keeping();
+    let explorer = Explorer::new().whims(1).keeping().polling();
     let events = [Event::Revoked, Event::Recalled];
     explore("mutex, kept by 2", &explorer, &events, || {
         let guarded = tasks(&[0, 1], |guarded| {

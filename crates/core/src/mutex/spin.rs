@@ -1,7 +1,10 @@
 //! How a mutex's spinners spin: a glance, then in line, as long as the owner
 //! runs; and what they promise meanwhile to the waiters that sleep.
 
-use super::{Body, KEPT, RawMutex, is_free};
+use super::{
+    Body, RawMutex,
+    keep::{KEPT, is_free},
+};
 use crate::{
     osq,
     platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Running, TaskId, Word},

@@ -18,7 +18,7 @@ const RWSEM: &[&str] = &["count", "owner", "front", "gate", "osq"];
 pub struct Rwsem<C = Lockless>(RawRwLock<Sim, C>);
 
 /// A rwsem that tasks of real-time priorities take to write, as long as it takes.
-pub struct Urgent(RawRwLock<Sim>);
+pub struct Urgent(Rwsem);
 
 /// A percpu-rwsem: read, written, downgraded, tried, with deadlines, released
 /// fairly.
@@ -149,22 +149,21 @@ impl Subject for Urgent {
     const REAL_TIME: bool = true;
 
     fn new() -> Self {
-        Self(RawRwLock::new())
+        Self(Rwsem::new())
     }
 
-    fn act(&self, _: &mut Rng, sections: &Sections<'_>) {
-        self.0.write();
+    fn act(&self, dice: &mut Rng, sections: &Sections<'_>) {
+        self.0.0.write();
         (sections.alone)();
-        // SAFETY: taken above.
-        unsafe { self.0.unlock_write() };
+        self.0.release(dice, Held::Write);
     }
 
     fn is_free(&self) -> bool {
-        self.0.try_write()
+        self.0.is_free()
     }
 
     fn name(&self) {
-        name(&self.0, "rwsem", RWSEM);
+        self.0.name();
     }
 }
 
