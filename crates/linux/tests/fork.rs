@@ -9,6 +9,7 @@ mod counts;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Barrier,
     thread,
     time::{Duration, Instant},
 };
@@ -181,4 +182,25 @@ fn the_child_notifies_no_waiter_of_the_parent() {
         assert!(returned, "the child failed");
     });
     assert_eq!(counter.total(), 3);
+}
+
+#[test]
+fn the_child_takes_what_a_thread_of_the_parent_keeps() {
+    let _alone = Alone::begin();
+    let counter = &Counter::<osq::Event>::new();
+    let (kept, end) = (&Barrier::new(2), &Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..ADDS).for_each(|_| counter.add());
+            kept.wait();
+            end.wait();
+        });
+        kept.wait();
+        let returned = returns_in_child(|| {
+            (0..ADDS).for_each(|_| counter.add());
+            assert_eq!(counter.total(), 2 * ADDS);
+        });
+        end.wait();
+        assert!(returned, "the child failed");
+    });
 }
