@@ -308,6 +308,15 @@ mod imp {
         true
     }
 
+    /// Fetches the word's cache line for writing.
+    #[inline(always)]
+    pub fn prefetch_for_write(word: &AtomicU32) {
+        // SAFETY: a prefetch has no effect but on the cache.
+        unsafe {
+            asm!("prfm pstl1keep, [{0}]", in(reg) word.as_ptr(), options(nostack, preserves_flags));
+        }
+    }
+
     /// The thread pointer, from which the thread's rseq area is found.
     pub fn thread_pointer() -> *mut u8 {
         let pointer: *mut u8;
@@ -450,6 +459,9 @@ mod imp {
     pub fn wait_for_event(_: &AtomicU32, _: u32) -> bool {
         false
     }
+
+    /// Not known how.
+    pub fn prefetch_for_write(_: &AtomicU32) {}
 
     /// Not known; nobody registers an rseq area.
     pub fn thread_pointer() -> *mut u8 {

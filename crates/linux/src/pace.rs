@@ -28,7 +28,8 @@ const MEASURED: u32 = 16;
 const LONGEST_NS: u64 = 5_000;
 
 struct Pace {
-    /// When the last measured spin took its lock, in cycles, and how many the thread had taken then.
+    /// When the last measured spin took its lock, in cycles, and how many locks the
+    /// thread had taken then.
     since: Cell<Option<(u64, u32)>>,
     /// The mean period, in nanoseconds.
     period: Cell<u64>,
