@@ -20,13 +20,17 @@ const GATE: usize = 2;
 const TAIL: usize = 3;
 const AWAKE: u32 = 1;
 const HANDOFF: u32 = 2;
+const RECALL: u32 = 8;
+const KEPT: u32 = 1 << 31;
+/// All but `RECALL`, which only a mutex that is kept has.
 const MARKS: u32 = 7;
 
 /// What was seen of each word: the front's marks with and without a first
-/// waiter, and whether the others name a task.
+/// waiter, and whether the others name a task; of the owner also whether it keeps
+/// the mutex.
 #[derive(Default)]
 struct Seen {
-    owner: BTreeSet<bool>,
+    owner: BTreeSet<(bool, bool)>,
     front: BTreeSet<(bool, u32)>,
     gate: BTreeSet<(bool, bool)>,
     tail: BTreeSet<bool>,
@@ -36,11 +40,15 @@ impl Seen {
     /// Looks at all that the words of a mutex have held in an execution.
     fn look(&mut self, mutex: &RawMutex<Check>, tasks: u32) {
         for owner in history(mutex, OWNER) {
-            assert!(owner <= tasks, "the owner word holds {owner:#x}");
-            self.owner.insert(owner != 0);
+            let (task, kept) = (owner & !KEPT, owner & KEPT != 0);
+            assert!(
+                task <= tasks && (task != 0 || !kept),
+                "the owner word holds {owner:#x}"
+            );
+            self.owner.insert((task != 0, kept));
         }
         for front in history(mutex, FRONT) {
-            let (first, marks) = (front >> 3, front & MARKS);
+            let (first, marks) = (front >> 4, front & (MARKS | RECALL));
             assert!(first <= tasks, "the front names task {first}");
             assert!(
                 first != 0 || marks & (AWAKE | HANDOFF) == 0,
@@ -86,7 +94,8 @@ fn unreached(seeds: u64) -> BTreeSet<(bool, u32)> {
     }
     let seen = seen.borrow();
     let both = BTreeSet::from([false, true]);
-    assert_eq!(seen.owner, both);
+    let unkept = both.iter().map(|&owned| (owned, false)).collect();
+    assert_eq!(seen.owner, unkept);
     assert_eq!(seen.tail, both);
     let gate = BTreeSet::from([(false, false), (false, true), (true, false), (true, true)]);
     assert_eq!(seen.gate, gate);
@@ -108,6 +117,30 @@ fn every_legal_state_and_no_other() {
         unreached.is_subset(&BTreeSet::from([RAREST])),
         "{unreached:?}"
     );
+}
+
+/// A front without a first waiter may have `RECALL`, and no other mark.
+#[test]
+fn every_state_of_a_kept_mutex_is_legal() {
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    let base = Explorer::new().whims(4).keeping();
+    for explorer in [base, base.polling()] {
+        for explorer in [explorer.pct(0, 3, 6_000), explorer.random(0, 4_000)] {
+            let seen = Rc::clone(&seen);
+            explore("words of a kept mutex", &explorer, &[], move || {
+                let guarded = of_all_kinds();
+                let seen = Rc::clone(&seen);
+                afterwards(move || seen.borrow_mut().look(&guarded.mutex, 3));
+            });
+        }
+    }
+    let seen = seen.borrow();
+    let owner = BTreeSet::from([(false, false), (true, false), (true, true)]);
+    assert_eq!(seen.owner, owner);
+    let empty = seen.front.iter().filter(|(first, _)| !first);
+    let empty: BTreeSet<_> = empty.map(|(_, marks)| *marks).collect();
+    assert_eq!(empty, BTreeSet::from([0, RECALL]));
+    assert!(seen.front.contains(&(true, AWAKE | RECALL)));
 }
 
 #[test]
