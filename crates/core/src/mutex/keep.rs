@@ -97,7 +97,8 @@ impl<P: Platform> Body<P> {
     /// Asks who holds the mutex not to keep it.
     pub(super) fn recall(&self) {
         if !self.queue.front().has(RECALL) {
-            self.queue.front.fetch_or(RECALL, AcqRel); // (Q1)
+            // Relaxed: it tells no more than itself, and hands on what others released.
+            self.queue.front.fetch_or(RECALL, Relaxed);
         }
     }
 }
