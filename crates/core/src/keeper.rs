@@ -22,6 +22,14 @@ const SLOTS: usize = 16;
 /// Locks this many bytes apart have slots of their own.
 pub const GRAIN: usize = 16;
 
+/// A reservation saves some nanoseconds an acquisition: only a task that comes
+/// back sooner than this, in nanoseconds and on average, gains by one.
+const SOON: u64 = 500;
+
+/// The acquisition of a streak from which on time is taken: most streaks end
+/// before.
+const TIMED: u32 = 8;
+
 /// Acquisitions in a row that earn a reservation, at first and at most.
 const EARNS: u32 = 64;
 const EARNS_AT_MOST: u32 = 1 << 16;
@@ -47,6 +55,8 @@ struct Streak {
     lock: Cell<usize>,
     /// What `took` was when it began, or when it earned the reservation.
     since: Cell<u32>,
+    /// When it was [`TIMED`] long.
+    timed: Cell<u64>,
     /// How long it must be to earn a reservation, less [`EARNS`].
     more: Cell<u32>,
 }
@@ -69,6 +79,7 @@ impl Keeper {
                 Streak {
                     lock: Cell::new(0),
                     since: Cell::new(0),
+                    timed: Cell::new(0),
                     more: Cell::new(0),
                 }
             }; SLOTS],
@@ -106,9 +117,9 @@ impl Keeper {
         self.task.get()
     }
 
-    /// [`Platform::took`](crate::Platform::took).
+    /// [`Platform::took`](crate::Platform::took), at a time in nanoseconds.
     #[inline]
-    pub fn takes(&self, lock: Option<usize>) {
+    pub fn takes(&self, lock: Option<usize>, now: impl Fn() -> u64) {
         let took = self.took.get().wrapping_add(1);
         self.took.set(took);
         let Some(lock) = lock else { return };
@@ -120,11 +131,24 @@ impl Keeper {
         if streak.lock.get() != lock {
             streak.lock.set(lock);
             streak.since.set(took);
-        } else if took.wrapping_sub(streak.since.get()) >= EARNS + streak.more.get()
-            && self.task.get().is_some()
-        {
-            self.kept[slot].set(lock);
-            streak.since.set(took);
+            return;
+        }
+        let length = took.wrapping_sub(streak.since.get());
+        if length == TIMED {
+            streak.timed.set(now());
+        } else if length >= EARNS + streak.more.get() {
+            self.ends(slot, length, now());
+        }
+    }
+
+    /// A streak is long enough to earn a reservation, if it was quick enough.
+    #[cold]
+    fn ends(&self, slot: usize, length: u32, now: u64) {
+        let streak = &self.streaks[slot];
+        streak.since.set(self.took.get());
+        let took = now.saturating_sub(streak.timed.get());
+        if took <= u64::from(length - TIMED) * SOON && self.task.get().is_some() {
+            self.kept[slot].set(streak.lock.get());
         }
     }
 
@@ -183,7 +207,7 @@ mod tests {
     fn take(keeper: &Keeper, lock: usize, times: u32) {
         for _ in 0..times {
             if keeper.kept(lock).is_none() {
-                keeper.takes(Some(lock));
+                keeper.takes(Some(lock), || 0);
             }
         }
     }
@@ -196,6 +220,17 @@ mod tests {
         take(&keeper, LOCK, 1);
         assert_eq!(keeper.kept(LOCK), TaskId::new(7));
         assert!(!keeper.keeps(LOCK + 16));
+    }
+
+    #[test]
+    fn who_comes_back_late_earns_nothing() {
+        for (period, kept) in [(SOON, true), (SOON + 20, false)] {
+            let keeper = keeper();
+            for time in 0..=u64::from(EARNS) {
+                keeper.takes(Some(LOCK), || time * period);
+            }
+            assert_eq!(keeper.keeps(LOCK), kept);
+        }
     }
 
     #[test]
@@ -227,7 +262,7 @@ mod tests {
         take(&keeper, LOCK, 7 * EARNS);
         assert!(keeper.keeps(LOCK));
         take(&keeper, LOCK, PAYS);
-        keeper.takes(Some(LOCK)); // another had it
+        keeper.takes(Some(LOCK), || 0); // another had it
         take(&keeper, LOCK, EARNS);
         assert!(keeper.keeps(LOCK), "it had paid");
     }

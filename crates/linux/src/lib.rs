@@ -55,7 +55,7 @@ impl Platform for Linux {
     }
     #[inline(always)]
     fn took(lock: Option<usize>) {
-        tasks::KEEPER.with(|keeper| keeper.takes(lock));
+        tasks::KEEPER.with(|keeper| keeper.takes(lock, pace::now));
     }
     fn waits(lock: usize) {
         tasks::KEEPER.with(|keeper| keeper.waits(lock));

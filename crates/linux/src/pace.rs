@@ -52,6 +52,12 @@ thread_local! {
     };
 }
 
+/// Nanoseconds, from some moment on; now and then, after weeks, from another.
+pub fn now() -> u64 {
+    const CONVERTIBLE: u64 = u64::MAX >> 10;
+    clock::ns_in_cycles(arch::cycles() & CONVERTIBLE)
+}
+
 /// The thread is about to spin: how it should look.
 #[inline(always)]
 pub fn look() -> Look {

@@ -240,9 +240,12 @@ impl Platform for Sim {
     }
 
     fn took(lock: Option<usize>) {
-        ask(|engine| match lock.and_then(|lock| engine.keeper(lock)) {
-            Some((keeper, lock)) => keeper.takes(Some(lock)),
-            None => engine.tasks[engine.active].keeper.takes(None),
+        ask(|engine| {
+            let now = engine.now / 1_000;
+            match lock.and_then(|lock| engine.keeper(lock)) {
+                Some((keeper, lock)) => keeper.takes(Some(lock), || now),
+                None => engine.tasks[engine.active].keeper.takes(None, || now),
+            }
         });
     }
 
