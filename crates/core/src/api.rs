@@ -9,7 +9,8 @@ use crate::{
     condvar::Condvar,
     mutex::RawMutex,
     osq,
-    platform::{Clock, Deadline, Platform},
+    platform::{Clock, Deadline, Platform, Priority},
+    rtmutex::{Policy, RawRtMutex},
 };
 
 // SAFETY: one task at a time finds 0 in the owner word and stores its number
@@ -63,6 +64,34 @@ unsafe impl<P: Clock, W: osq::Wait<P>> RawMutexTimed for RawMutex<P, W> {
     fn try_lock_until(&self, timeout: P::Instant) -> Option<GuardNoSend> {
         self.lock_until(P::deadline(&timeout))
             .then(GuardNoSend::new)
+    }
+}
+
+// SAFETY: one task at a time makes itself the owner in the owner word, with
+// Acquire; the unlock that takes it out releases. All else as above.
+unsafe impl<P: Priority, W: Policy> lock_api::RawMutex for RawRtMutex<P, W> {
+    const INIT: Self = Self::new();
+    type Guard = GuardNoSend;
+
+    #[inline]
+    fn lock(&self) -> GuardNoSend {
+        self.lock();
+        GuardNoSend::new()
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<GuardNoSend> {
+        self.try_lock().then(GuardNoSend::new)
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, _: GuardNoSend) {
+        // SAFETY: the caller holds the mutex, as this function's own contract says.
+        unsafe { self.unlock() };
+    }
+
+    fn is_locked(&self) -> bool {
+        self.is_locked()
     }
 }
 

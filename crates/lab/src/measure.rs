@@ -86,7 +86,7 @@ pub struct Measured {
 pub fn locktest(place: &Place, entry: &Entry, config: &Config) -> Result<Measured, Failure> {
     let measured = match place {
         Place::Here => catch_unwind(AssertUnwindSafe(|| Measured {
-            report: (entry.on_threads.locktest)(config),
+            report: (entry.on_threads().locktest)(config),
             stats: None,
         })),
         Place::Simulated(machine) => quietly(|| simulate(machine, entry, config)),
@@ -107,7 +107,7 @@ pub fn torture(
     let seed = config.seed;
     let measured = match place {
         Place::Here => catch_unwind(AssertUnwindSafe(|| {
-            ((entry.on_threads.torture)(config), None)
+            ((entry.on_threads().torture)(config), None)
         })),
         Place::Simulated(machine) => quietly(|| {
             let machine = Machine::clone(machine);
@@ -132,7 +132,7 @@ pub fn pi_stress(
     seed: u64,
 ) -> Result<(pistress::Report, Option<Stats>), Failure> {
     let measured = match place {
-        Place::Here => above(|| ((entry.on_threads.pi_stress)(config), None)),
+        Place::Here => above(|| ((entry.on_threads().pi_stress)(config), None)),
         Place::Simulated(machine) => quietly(|| {
             let machine = Machine::clone(machine);
             let pi_stress = entry.in_simulation().pi_stress;
@@ -156,7 +156,7 @@ pub fn chains(
 ) -> Result<(chains::Report, Option<Stats>), Failure> {
     let seed = config.seed;
     let measured = match place {
-        Place::Here => above(|| ((entry.on_threads.chains)(config), None)),
+        Place::Here => above(|| ((entry.on_threads().chains)(config), None)),
         Place::Simulated(machine) => quietly(|| {
             let machine = Machine::clone(machine);
             let chains = entry.in_simulation().chains;

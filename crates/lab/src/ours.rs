@@ -2,9 +2,10 @@
 
 use lock_api::RawRwLock as Raw;
 use lockyard_core::{
-    Platform, RawMutex, RawPercpuRwLock, RawRwLock,
+    Platform, Priority, RawMutex, RawPercpuRwLock, RawRtMutex, RawRwLock,
     osq::{Event, Wait},
     percpu_rwsem::Bounded,
+    rtmutex::Policy,
 };
 use lockyard_torture::Lock;
 
@@ -12,6 +13,21 @@ use lockyard_torture::Lock;
 pub struct Mutex<P: Platform, W: Wait<P>>(lock_api::Mutex<RawMutex<P, W>, ()>);
 
 impl<P: Platform, W: Wait<P>> Lock for Mutex<P, W> {
+    fn new() -> Self {
+        Self(lock_api::Mutex::new(()))
+    }
+
+    #[inline]
+    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+        let _held = self.0.lock();
+        section()
+    }
+}
+
+/// The real-time mutex in the world `P`; `W` is how its top waiter waits.
+pub struct RtMutex<P: Priority, W: Policy>(lock_api::Mutex<RawRtMutex<P, W>, ()>);
+
+impl<P: Priority, W: Policy> Lock for RtMutex<P, W> {
     fn new() -> Self {
         Self(lock_api::Mutex::new(()))
     }

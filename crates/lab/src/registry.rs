@@ -4,6 +4,7 @@ use clap::builder::PossibleValuesParser;
 use lockyard_core::{
     osq::{Event, Poll, Wait},
     percpu_rwsem::{Barging, Bounded, Grant, Handoff},
+    rtmutex::{Block, Policy, Spin},
     rwsem::{Lockless, Trylock, WakeCheck},
 };
 use lockyard_linux::Linux;
@@ -14,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    ours::{Mutex, Patient, PercpuRwLock, RwLock},
+    ours::{Mutex, Patient, PercpuRwLock, RtMutex, RwLock},
     values::World,
 };
 
@@ -61,8 +62,7 @@ pub struct Entry {
     pub size: usize,
     /// What it is, in a line.
     pub about: &'static str,
-    /// How to load it with this machine's threads.
-    pub on_threads: OnThreads,
+    on_threads: Option<OnThreads>,
     available: fn() -> Result<(), String>,
     in_simulation: Option<InSimulation>,
 }
@@ -78,7 +78,7 @@ impl Entry {
             size: size_of::<N>(),
             about,
             available: || Ok(()),
-            on_threads: OnThreads::of::<N>(),
+            on_threads: Some(OnThreads::of::<N>()),
             in_simulation: Some(InSimulation::of::<S>()),
         }
     }
@@ -101,17 +101,39 @@ impl Entry {
         }
     }
 
+    /// A real-time mutex. No thread of this machine can lend another a priority
+    /// but through the kernel's own lock.
+    fn rtmutex<W: Policy>(name: &'static str, about: &'static str) -> Self {
+        Self {
+            name,
+            kind: Kind::Ours,
+            shared: false,
+            size: size_of::<RtMutex<Sim, W>>(),
+            about,
+            available: || Ok(()),
+            on_threads: None,
+            in_simulation: Some(InSimulation::of::<RtMutex<Sim, W>>()),
+        }
+    }
+
     /// The worlds that the lock runs in.
     pub fn worlds(&self) -> Vec<World> {
-        match self.in_simulation {
-            None => vec![World::Native],
-            Some(_) => vec![World::Native, World::Sim],
-        }
+        let native = self.on_threads.map(|_| World::Native);
+        let simulated = self.in_simulation.map(|_| World::Sim);
+        native.into_iter().chain(simulated).collect()
     }
 
     /// Why the lock cannot run here, if it cannot.
     pub fn unavailable(&self) -> Option<String> {
         (self.available)().err()
+    }
+
+    /// How to load it with this machine's threads.
+    ///
+    /// # Panics
+    /// When the lock does not run there.
+    pub fn on_threads(&self) -> OnThreads {
+        (self.on_threads).expect("the lock runs on this machine")
     }
 
     /// How to load it on a simulated machine.
@@ -135,7 +157,7 @@ impl From<rivals::Entry> for Entry {
             size: entry.size,
             about: entry.about,
             available: entry.available,
-            on_threads: entry.on_threads,
+            on_threads: Some(entry.on_threads),
             in_simulation: entry.in_simulation,
         }
     }
@@ -172,6 +194,14 @@ pub fn all() -> Vec<Entry> {
         Entry::percpu::<Handoff>(
             "percpu:handoff",
             "the same, but the waker takes it for the waiter (before seed 002)",
+        ),
+        Entry::rtmutex::<Spin>(
+            "rtmutex",
+            "lends its owner its waiters' priority; the top waiter spins",
+        ),
+        Entry::rtmutex::<Block>(
+            "rtmutex:block",
+            "the same, but the top waiter sleeps (before seed 000)",
         ),
     ];
     let rivals = rivals::mutexes().into_iter().chain(rivals::rwlocks());
@@ -303,9 +333,7 @@ mod tests {
 
     #[test]
     fn every_lock_that_is_generic_over_its_world_runs_in_both() {
-        let both = all()
-            .into_iter()
-            .filter(|e| e.worlds().contains(&World::Sim));
+        let both = all().into_iter().filter(|e| e.worlds().len() == 2);
         let names: Vec<_> = both.map(|entry| entry.name).collect();
         let expected = [
             "mutex",
@@ -322,5 +350,8 @@ mod tests {
             "drepper",
         ];
         assert_eq!(names, expected);
+        let simulated = all().into_iter().filter(|e| e.worlds() == [World::Sim]);
+        let names: Vec<_> = simulated.map(|entry| entry.name).collect();
+        assert_eq!(names, ["rtmutex", "rtmutex:block"]);
     }
 }

@@ -1,10 +1,9 @@
 //! What a task does to the scheduling of tasks while they run: it keeps its CPU,
-//! takes another policy, and says on which CPUs another task may run.
+//! and says on which CPUs another task may run, or asks whether that does anything.
 
 use crate::{
     agenda::TaskIndex,
-    engine::{Engine, Spending, State},
-    scheduler::Policy,
+    engine::{Engine, Pending, State},
     topology::Cpu,
     world::{ask, spend},
 };
@@ -23,12 +22,14 @@ pub fn cpus() -> usize {
     ask(|engine| engine.topology.cpus()).expect("a machine has CPUs inside a simulation")
 }
 
-/// The active task is scheduled by another policy from now on. That is a short
-/// system call.
-pub fn set_policy(policy: Policy) {
-    // After it the task is on a CPU.
-    spend(|engine| engine.advance(engine.now + engine.costs.yields, Spending::Compute));
-    ask(|engine| engine.set_policy(policy));
+/// Whether the task of this number, from 0, waits for others: it sleeps, or spins and
+/// has seen nothing new.
+pub fn rests(task: usize) -> bool {
+    let rests = |engine: &mut Engine| {
+        let task = &engine.tasks[task];
+        task.state == State::Parked || task.pending == Pending::Spin
+    };
+    ask(rests).unwrap_or(false)
 }
 
 /// The machine's quota, if it has one, does not limit the active task from now on.
@@ -46,26 +47,6 @@ pub fn confine(task: usize, cpus: &[usize]) {
 }
 
 impl Engine {
-    fn set_policy(&mut self, policy: Policy) {
-        let task = self.active;
-        let cpu = self.tasks[task].cpu;
-        self.account(cpu);
-        let queue = &self.fleet.cpus[cpu];
-        let state = &mut self.tasks[task];
-        state.policy = policy;
-        // What it ran as a real-time task is not held against it.
-        state.vruntime = state.vruntime.max(queue.min_vruntime(state.limited));
-        let mut waiting = queue
-            .real_time
-            .iter()
-            .filter(|(_, tasks)| !tasks.is_empty());
-        let outranked = waiting.any(|(priority, _)| priority.0 > policy.priority());
-        self.note(task, |_| format!("is {policy} now"));
-        if outranked || self.must_wait(task) {
-            self.preempt(cpu);
-        }
-    }
-
     fn exempt(&mut self) {
         let task = self.active;
         let cpu = self.tasks[task].cpu;

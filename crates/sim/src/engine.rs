@@ -82,7 +82,13 @@ pub(crate) struct Task {
     pub(crate) pending: Pending,
     /// What is left of its step, when it was taken off its CPU.
     pub(crate) left: Pending,
+    /// What schedules it: its own policy, or one that it is lent.
     pub(crate) policy: Policy,
+    pub(crate) own: Policy,
+    /// The real-time priority that it is lent, 0 for none.
+    pub(crate) lent: u8,
+    /// When it gave that back, if it has not lost it yet.
+    pub(crate) loses: Option<Picos>,
     /// Where it may run, if not everywhere.
     pub(crate) cpus: Option<FixedBitSet>,
     /// The machine's quota limits it.
@@ -117,6 +123,9 @@ impl Task {
             pending: Pending::Nothing,
             left: Pending::Step(0),
             policy: spec.policy,
+            own: spec.policy,
+            lent: 0,
+            loses: None,
             cpus: (!spec.cpus.is_empty()).then(|| cpus.collect()),
             limited: quota,
             vruntime: 0,

@@ -112,6 +112,12 @@ impl CpuState {
         fair + self.real_time.values().map(VecDeque::len).sum::<usize>()
     }
 
+    /// The highest priority of those that wait, 0 if they are fair.
+    pub(crate) fn most_urgent(&self) -> u8 {
+        let mut waiting = self.real_time.iter().filter(|(_, tasks)| !tasks.is_empty());
+        waiting.next().map_or(0, |(priority, _)| priority.0)
+    }
+
     /// Whose turn it is among the fair tasks: those that the quota limits, unless
     /// they are `throttled`, or the others.
     fn fair_turn(&self, throttled: bool) -> bool {
@@ -444,6 +450,7 @@ impl Engine {
         if self.quota.is_some() && self.fleet.quota_left == 0 && !self.fleet.throttled {
             self.throttle();
         }
+        self.end_overdue_loan(cpu);
         let queue = &self.fleet.cpus[cpu];
         let Some(current) = queue.current else {
             return;
@@ -473,9 +480,12 @@ impl Engine {
     /// The active task lets others run. Whether it went on at once.
     pub(crate) fn yield_now(&mut self) -> bool {
         let task = self.active;
+        self.reschedule(task);
         let cpu = self.tasks[task].cpu;
         let queue = &self.fleet.cpus[cpu];
-        let alone = queue.queued() == 0 || self.tasks[task].state != State::Running;
+        let alone = queue.queued() == 0
+            || queue.most_urgent() < self.tasks[task].policy.priority()
+            || self.tasks[task].state != State::Running;
         if alone {
             let until = self.now + self.costs.yields;
             return self.advance(until, Spending::Compute);
@@ -511,6 +521,7 @@ impl Engine {
             self.agenda
                 .push(deadline.max(now), Happening::Timer(task, generation));
         }
+        self.reschedule(task);
         self.leave(cpu);
     }
 

@@ -205,7 +205,7 @@ impl Word for SimWord {
     }
 }
 
-fn index(task: TaskId) -> TaskIndex {
+pub(crate) fn index(task: TaskId) -> TaskIndex {
     task.number() as usize - 1
 }
 

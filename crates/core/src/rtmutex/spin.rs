@@ -4,7 +4,7 @@ use super::{Body, owner_of};
 use crate::platform::{Deadline, Event, FOREVER, Ordering::*, Priority, Running, TaskId, Word};
 
 /// How the top waiter waits; the others sleep.
-pub trait Policy: 'static {
+pub trait Policy: Send + Sync + 'static {
     /// Whether it spins before it sleeps.
     const SPINS: bool;
 }

@@ -70,8 +70,8 @@ impl Grid {
         } else {
             values::distinct(&args.threads)
         };
-        // What runs in the simulated world runs here, too.
         let locks = registry::named(&args.lock, World::Sim)?;
+        registry::named(&args.lock, World::Native)?; // each must run in both
         measure::can_start(threads.iter().copied().max().unwrap_or(1))?;
         let points = values::distinct(&args.points).into_iter();
         let points = points

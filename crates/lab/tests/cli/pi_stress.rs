@@ -184,6 +184,18 @@ fn chains_find_it_in_a_simulation_too() {
 }
 
 #[test]
+fn our_lock_that_inherits_resolves_all_inversions_in_a_simulation() {
+    for args in ["--groups 3", "--groups 3 --rr", "--unpinned", "--chains"] {
+        let args = format!("{SIMULATED} rtmutex,rtmutex:block --seconds 0.005 {args}");
+        let output = pi_stress(&args);
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!((output.status.code(), &err[..]), (Some(0), ""), "{out}");
+        assert!(!out.contains("performed: 0\n"), "{out}");
+        assert_eq!(out, text(&pi_stress(&args).stdout));
+    }
+}
+
+#[test]
 fn a_lock_that_spins_is_stuck() {
     let (_, err) = unbounded(&pi_stress(&format!("{SIMULATED} tas --groups 2")));
     assert!(err.contains("tas failed with 2 groups on x86-32c"), "{err}");
@@ -233,6 +245,7 @@ fn bad_usage_is_refused() {
             "--lock std --world sim --machine x86-32c",
             ["'std'", "--world sim"],
         ),
+        ("--lock rtmutex", ["'rtmutex'", "--world native"]),
         ("--pinned --unpinned", ["--pinned", "--unpinned"]),
         ("--chains --groups 2", ["--chains", "--groups"]),
         ("--priority 3", ["'--priority'", "--limit"]),

@@ -178,11 +178,17 @@ fn a_machine_and_a_lock_must_go_with_the_world() {
         ),
         (
             "locktest --world sim --machine x86-32c --lock mutex,std",
-            ["'std'", "percpu:handoff, tas, ticket, mcs, drepper"],
+            [
+                "'std'",
+                "percpu:handoff, rtmutex, rtmutex:block, tas, ticket, mcs, drepper",
+            ],
         ),
         (
             "compare --world sim --machine x86-32c --lock nsync",
-            ["'nsync'", "percpu:handoff, tas, ticket, mcs, drepper"],
+            [
+                "'nsync'",
+                "percpu:handoff, rtmutex, rtmutex:block, tas, ticket, mcs, drepper",
+            ],
         ),
         (
             "locktest --world sim --machine x86-32c --threads 9000",

@@ -171,7 +171,8 @@ fn out_holds_every_run_the_summary_and_a_machine_that_can_be_used_again() {
 fn bad_input_gets_one_line_before_anything_is_measured() {
     for (args, names) in [
         ("--lock mutx", ["'mutx' is not a lock", "mutex"]),
-        ("--lock std", ["'std'", "percpu:handoff, tas, ticket"]),
+        ("--lock std", ["'std'", "percpu:handoff, rtmutex"]),
+        ("--lock rtmutex", ["'rtmutex'", "--world native"]),
         ("--threads 0", ["--threads '0'", "from 1 to 8192"]),
         ("--points 50", ["--points '50'", "LOAD/GAP"]),
         ("--rounds 2", ["--rounds '2'", "from 3 to 1000"]),
