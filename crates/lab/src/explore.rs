@@ -6,6 +6,7 @@ use clap::builder::PossibleValuesParser;
 use lockyard_core::{
     osq::{Event, Poll},
     percpu_rwsem::{Barging, Bounded, Handoff},
+    rtmutex::{Block, Spin},
     rwsem::{Lockless, Trylock},
 };
 use lockyard_rivals::toys::{Drepper, Mcs, Tas, Ticket};
@@ -13,7 +14,7 @@ use lockyard_sim::{Sim, Timeline};
 use lockyard_torture::{
     explore::{self, Subject},
     interrupted,
-    subjects::{Guarded, Mutex, Percpu, Plain, Rwsem},
+    subjects::{Guarded, Mutex, Percpu, Plain, RtMutexes, Rwsem},
 };
 use serde::Serialize;
 
@@ -98,7 +99,7 @@ impl Entry {
     }
 }
 
-const ENTRIES: [fn() -> Entry; 12] = [
+const ENTRIES: [fn() -> Entry; 14] = [
     || Entry::new::<Mutex<Event>>(DEFAULT),
     || Entry::new::<Mutex<Poll>>("mutex:poll"),
     || Entry::new::<Guarded<Event>>("condvar"),
@@ -107,6 +108,8 @@ const ENTRIES: [fn() -> Entry; 12] = [
     || Entry::new::<Percpu<Bounded>>("percpu"),
     || Entry::new::<Percpu<Barging>>("percpu:barging"),
     || Entry::new::<Percpu<Handoff>>("percpu:handoff"),
+    || Entry::new::<RtMutexes<Spin>>("rtmutex"),
+    || Entry::new::<RtMutexes<Block>>("rtmutex:block"),
     || Entry::new::<Plain<Tas<Sim>>>("tas"),
     || Entry::new::<Plain<Ticket<Sim>>>("ticket"),
     || Entry::new::<Plain<Mcs<Sim>>>("mcs"),

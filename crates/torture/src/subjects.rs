@@ -1,7 +1,9 @@
 //! What is explored: our locks, with all that their users may do.
 
+mod inherited;
 mod shared;
 
+pub use inherited::RtMutexes;
 pub use shared::{Percpu, Rwsem, Urgent};
 
 use std::cell::Cell;

@@ -4,11 +4,12 @@
 use lockyard_core::{
     osq,
     percpu_rwsem::{Barging, Bounded, Handoff},
+    rtmutex::{Block, Spin},
     rwsem::{Lockless, Trylock},
 };
 use lockyard_torture::{
     explore::{self, Subject},
-    subjects::{Guarded, Mutex, Percpu, Rwsem, Urgent},
+    subjects::{Guarded, Mutex, Percpu, RtMutexes, Rwsem, Urgent},
 };
 
 /// Schedules of each number of tasks, from two on.
@@ -16,6 +17,9 @@ const SCHEDULES: u64 = 1_500;
 
 /// The same, for many tasks, and for the other policies of a lock.
 const FEW: u64 = 400;
+
+/// The same, where tasks take several locks each time.
+const NESTED: u64 = 100;
 
 fn survives<S: Subject>(name: &str, most_tasks: usize, schedules: u64) {
     let mut before = 0;
@@ -75,6 +79,16 @@ fn percpu_barging() {
 #[test]
 fn percpu_handoff() {
     survives::<Percpu<Handoff>>("percpu:handoff", 4, FEW);
+}
+
+#[test]
+fn rtmutex() {
+    survives::<RtMutexes<Spin>>("rtmutex", 5, NESTED);
+}
+
+#[test]
+fn rtmutex_block() {
+    survives::<RtMutexes<Block>>("rtmutex:block", 5, NESTED);
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn bad_input_gets_one_line() {
             "--lock mutx",
             [
                 "'mutx' is not a lock",
-                "mutex, mutex:poll, condvar, rwsem, rwsem:trylock, percpu, percpu:barging, percpu:handoff, tas",
+                "mutex, mutex:poll, condvar, rwsem, rwsem:trylock, percpu, percpu:barging, percpu:handoff, rtmutex, rtmutex:block, tas",
             ],
         ),
         ("--lock std", ["'std' is not a lock", "drepper"]),
