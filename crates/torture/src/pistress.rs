@@ -19,7 +19,7 @@
 //! inversion ends whatever the lock does. This one computes until high has the
 //! lock: where low is lent the priority, on the one CPU of a group, it never gets
 //! to. If high still waits after the limit, nothing but the limit ends its wait:
-//! the inversion is unbounded.
+//! the inversion is unbounded. A run can have the rounds of rt-tests instead.
 
 mod group;
 
@@ -58,8 +58,9 @@ pub struct Config<'a> {
     pub duration: Duration,
     /// Rounds after which a group ends.
     pub inversions: u64,
-    /// For so long a medium task computes while high waits.
-    pub limit: Duration,
+    /// For so long a medium task computes while high waits. If none, it does not
+    /// compute, and low leaves the lock at once, both as in rt-tests.
+    pub limit: Option<Duration>,
     /// Told which tasks wait for what when none has got on for long, in a world
     /// that does not notice itself. Should it return, it is told again.
     pub hung: &'a (dyn Fn(&str) + Sync),
@@ -160,7 +161,10 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
         let group = &self.groups[number];
         let is_at = |at| self.board.set(task, at);
         match role {
-            Role::Low => group.low(!self.config.pinned, is_at),
+            Role::Low => {
+                let stays = !self.config.pinned && self.config.limit.is_some();
+                group.low(stays, is_at);
+            }
             Role::Medium => {
                 let longest = group.medium(self.config.limit, &self.stop, is_at);
                 let mut sums = self.sums();
@@ -184,7 +188,8 @@ impl<'a, H: Host, L: Lock> Run<'a, H, L> {
             let (group, role) = self.place(task);
             format!("{} of group {group}", role.name())
         };
-        if let Some(tasks) = self.board.stuck(patience(self.config.limit), name) {
+        let limit = self.config.limit.unwrap_or_default();
+        if let Some(tasks) = self.board.stuck(patience(limit), name) {
             (self.config.hung)(&tasks);
         }
     }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use lockyard_core::{Platform, RawMutex};
+use lockyard_core::{Platform, RawMutex, RawRtMutex};
 use lockyard_sim::{Machine, Policy, Scenario, Sim, Stats, set_policy};
 use lockyard_torture::{
     Lock, Simulated,
@@ -23,7 +23,7 @@ const CONFIG: Config<'_> = Config {
     round_robin: false,
     duration: Duration::from_secs(1),
     inversions: 50,
-    limit: LIMIT,
+    limit: Some(LIMIT),
     hung: &|tasks| panic!("{tasks}"),
 };
 
@@ -66,6 +66,19 @@ impl Lock for Ceiling {
         });
         set_policy(Policy::Fifo(if is_low { 1 } else { 3 }));
         result
+    }
+}
+
+/// A lock that inherits.
+struct Inherits(lock_api::Mutex<RawRtMutex<Sim>, ()>);
+
+impl Lock for Inherits {
+    fn new() -> Self {
+        Self(lock_api::Mutex::new(()))
+    }
+    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+        let _held = self.0.lock();
+        section()
     }
 }
 
@@ -128,6 +141,37 @@ fn a_lock_that_lends_priority_resolves_every_inversion() {
         assert_eq!(report.inversions, [50, 50]);
         assert_eq!((report.longest_inversion_ns, report.waits.len()), (0, 100));
         assert!(report.waits.max() < 1_000_000 && report.elapsed_ns > 0);
+    }
+}
+
+#[test]
+fn pinned_with_inheritance_the_rounds_are_those_of_rt_tests() {
+    let run = |limit| {
+        let config = Config { limit, ..CONFIG };
+        simulated::<Inherits>(3, config).0
+    };
+    let (computes, straight) = (run(Some(LIMIT)), run(None));
+    // No medium task gets to compute, so it is all the same whether it would.
+    assert_eq!((computes.unbounded, computes.inverted), (None, 0));
+    assert_eq!(straight.inversions, [50, 50]);
+    let [computes, straight] = [computes, straight].map(|report| report.elapsed_ns as f64);
+    assert!(
+        (computes / straight - 1.0).abs() < 0.01,
+        "{computes} {straight}"
+    );
+}
+
+#[test]
+fn in_the_rounds_of_rt_tests_every_inversion_ends() {
+    for pinned in [true, false] {
+        let config = Config {
+            limit: None,
+            pinned,
+            ..CONFIG
+        };
+        let (report, _) = simulated::<Plain>(3, config);
+        assert_eq!((report.unbounded, report.inverted), (None, 0));
+        assert_eq!(report.inversions, [50, 50]);
     }
 }
 

@@ -106,7 +106,7 @@ impl<'a> Groups<'a> {
             round_robin: args.rr,
             duration: self.duration,
             inversions: args.inversions.unwrap_or(u64::MAX),
-            limit: args.limit,
+            limit: Some(args.limit),
             hung: &|tasks| hung(lock.name, tasks),
         };
         let measured = measure::pi_stress(place, lock, &config, args.seed)?;

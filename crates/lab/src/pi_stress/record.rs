@@ -63,7 +63,7 @@ impl Record {
             groups: config.groups,
             pinned: config.pinned,
             policy: plan.policy(),
-            limit_ms: config.limit.as_millis() as u64,
+            limit_ms: plan.args.limit.as_millis() as u64,
             seconds,
             inversions: total,
             inversions_per_s: rounded(total as f64 / seconds.max(1e-9), 1e1),

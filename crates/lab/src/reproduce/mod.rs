@@ -5,6 +5,7 @@
 //! is fitted to a paper's result, and no paper's result is an input.
 
 pub mod pairs;
+mod seed000;
 mod seed001;
 mod seed002;
 mod seed003;
@@ -27,14 +28,14 @@ use crate::{failure::Failure, values};
 #[derive(clap::Args)]
 #[command(override_usage = "lockyard reproduce [OPTIONS] <EXPERIMENT>")]
 pub struct Args {
-    /// The experiment, by its seed: 001 (spinners in a mutex's queue wait for
-    /// events instead of polling), 002 (a percpu-rwsem's writer does not hand the
-    /// lock over), 003 (an unlock of a rwsem leaves the queue to
-    /// a spinner)
+    /// The experiment, by its seed: 000 (the top waiter of a real-time mutex spins
+    /// while the owner runs), 001 (spinners in a mutex's queue wait for events
+    /// instead of polling), 002 (a percpu-rwsem's writer does not hand the lock
+    /// over), 003 (an unlock of a rwsem leaves the queue to a spinner)
     #[arg(value_parser = experiment)]
     experiment: Option<Experiment>,
 
-    /// Simulated seconds of a run [default: 0.05; 600 for 002]; what is varied
+    /// Simulated seconds of a run [default: 0.05; 0.02 for 000, 600 for 002]; what is varied
     /// beside the experiment itself runs for a part of that
     #[arg(long, value_name = "S", value_parser = values::seconds)]
     #[arg(allow_negative_numbers = true)]
@@ -58,6 +59,8 @@ pub struct Args {
 /// An experiment that can be run.
 #[derive(Clone, Copy, ValueEnum)]
 enum Experiment {
+    #[value(name = "000")]
+    Seed000,
     #[value(name = "001")]
     Seed001,
     #[value(name = "002")]
@@ -73,6 +76,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::Usage(line.into()));
     }
     match args.experiment {
+        Some(Experiment::Seed000) => seed000::run(args),
         Some(Experiment::Seed001) => seed001::run(args),
         Some(Experiment::Seed002) => seed002::run(args),
         Some(Experiment::Seed003) => seed003::run(args),

@@ -186,7 +186,7 @@ fn chains_find_it_in_a_simulation_too() {
 #[test]
 fn our_lock_that_inherits_resolves_all_inversions_in_a_simulation() {
     for args in ["--groups 3", "--groups 3 --rr", "--unpinned", "--chains"] {
-        let args = format!("{SIMULATED} rtmutex,rtmutex:block --seconds 0.005 {args}");
+        let args = format!("{SIMULATED} rtmutex,rtmutex:block --seconds 0.002 {args}");
         let output = pi_stress(&args);
         let (out, err) = (text(&output.stdout), text(&output.stderr));
         assert_eq!((output.status.code(), &err[..]), (Some(0), ""), "{out}");

@@ -261,6 +261,29 @@ fn the_grants_of_percpu_are_tortured_and_their_story_told() {
 }
 
 #[test]
+fn pi_stress_is_run_pinned_and_unpinned_beside_its_paper() {
+    let tiny = ["reproduce", "000", "--seconds", "0.001", "--seeds", "2"];
+    let out = stdout(&[&tiny[..], &["--json"]].concat());
+    let lines: Vec<Value> = out.lines().map(json).collect();
+    let (verdict, rows) = lines.split_last().expect("objects were printed");
+    let settings: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            assert_eq!(row["before"]["lock"], "rtmutex:block");
+            assert_eq!(row["before"]["waits"]["spun"], 0, "{row}");
+            assert_eq!(row["after"]["lock"], "rtmutex");
+            assert!(number(&row["after"], "hmean") > 0.0, "{row}");
+            (row["pinned"].as_bool(), row["groups"].as_u64())
+        })
+        .collect();
+    let groups = [1, 4, 7, 12, 21, 30, 48, 64];
+    let expected = [true, false].map(|pinned| groups.map(|n| (Some(pinned), Some(n))));
+    assert_eq!(settings, expected.concat());
+    assert_eq!(verdict["parts"][0]["waits"]["spun"], 0, "{verdict}");
+    assert!(verdict["parts"][1]["waits"]["spun"].as_u64() > Some(0));
+}
+
+#[test]
 fn an_interrupt_ends_it_with_what_was_measured() {
     let mut child = start(&["reproduce", "001", "--seconds", "86400"]);
     let mut out = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
@@ -281,10 +304,10 @@ fn an_interrupt_ends_it_with_what_was_measured() {
 #[test]
 fn bad_input_gets_one_line() {
     for (args, names) in [
-        ("", ["no experiment", "use one of 001, 002, 003"]),
+        ("", ["no experiment", "use one of 000, 001, 002, 003"]),
         (
             "999",
-            ["'999': no such experiment", "use one of 001, 002, 003"],
+            ["'999': no such experiment", "use one of 000, 001, 002, 003"],
         ),
         ("001 --native", ["--native", "only 002"]),
         ("001 --seeds 1", ["--seeds '1'", "from 2 to 1000"]),

@@ -131,12 +131,17 @@ impl<H: Host, L: Lock> Group<H, L> {
 
     /// What a medium task does. Returns the longest that it ran while high waited,
     /// in nanoseconds.
-    pub(super) fn medium(&self, limit: Duration, stop: &AtomicBool, is_at: impl Fn(At)) -> u64 {
+    pub(super) fn medium(
+        &self,
+        limit: Option<Duration>,
+        stop: &AtomicBool,
+        is_at: impl Fn(At),
+    ) -> u64 {
         let mut longest = 0;
         while self.begins() {
             is_at(At::Outside);
             self.elevate.meet();
-            let ran = self.race.run(limit);
+            let ran = limit.map_or(Ran::Never, |limit| self.race.run(limit));
             if let Ran::For(ns) | Ran::Out(ns) = ran {
                 longest = longest.max(ns);
                 self.inverted.store(true, Relaxed);
