@@ -52,11 +52,13 @@ pub struct Keeper {
 
 #[derive(Debug)]
 struct Streak {
+    /// 0 when there is none, or when it has earned the reservation.
     lock: Cell<usize>,
-    /// What `took` was when it began, or when it earned the reservation.
-    since: Cell<u32>,
-    /// When it was [`TIMED`] long.
-    timed: Cell<u64>,
+    /// What `took` will be when it is [`TIMED`] long, or long enough to earn a
+    /// reservation; if it has, what `took` was then.
+    mark: Cell<u32>,
+    /// When it was [`TIMED`] long, if it was.
+    timed: Cell<Option<u64>>,
     /// How long it must be to earn a reservation, less [`EARNS`].
     more: Cell<u32>,
 }
@@ -78,8 +80,8 @@ impl Keeper {
             streaks: [const {
                 Streak {
                     lock: Cell::new(0),
-                    since: Cell::new(0),
-                    timed: Cell::new(0),
+                    mark: Cell::new(0),
+                    timed: Cell::new(None),
                     more: Cell::new(0),
                 }
             }; SLOTS],
@@ -118,51 +120,70 @@ impl Keeper {
     }
 
     /// [`Platform::took`](crate::Platform::took), at a time in nanoseconds.
-    #[inline]
+    #[inline(always)]
     pub fn takes(&self, lock: Option<usize>, now: impl Fn() -> u64) {
         let took = self.took.get().wrapping_add(1);
         self.took.set(took);
         let Some(lock) = lock else { return };
-        let slot = slot(lock);
-        let streak = &self.streaks[slot];
-        if self.kept[slot].get() == lock {
-            self.revoked(slot);
-        }
+        let streak = &self.streaks[slot(lock)];
         if streak.lock.get() != lock {
-            streak.lock.set(lock);
-            streak.since.set(took);
-            return;
-        }
-        let length = took.wrapping_sub(streak.since.get());
-        if length == TIMED {
-            streak.timed.set(now());
-        } else if length >= EARNS + streak.more.get() {
-            self.ends(slot, length, now());
+            self.begins(lock);
+        } else if streak.mark.get() == took {
+            self.lasts(lock, now());
         }
     }
 
-    /// A streak is long enough to earn a reservation, if it was quick enough.
+    /// A streak begins.
     #[cold]
-    fn ends(&self, slot: usize, length: u32, now: u64) {
+    #[inline(never)]
+    fn begins(&self, lock: usize) {
+        if self.keeps(lock) {
+            self.revoked(slot(lock));
+        }
+        self.streaks[slot(lock)].lock.set(lock);
+        self.begin_with(self.took.get(), slot(lock));
+    }
+
+    /// A streak begins with that acquisition.
+    fn begin_with(&self, first: u32, slot: usize) {
         let streak = &self.streaks[slot];
-        streak.since.set(self.took.get());
-        let took = now.saturating_sub(streak.timed.get());
-        if took <= u64::from(length - TIMED) * SOON && self.task.get().is_some() {
-            self.kept[slot].set(streak.lock.get());
+        streak.timed.set(None);
+        streak.mark.set(first.wrapping_add(TIMED));
+    }
+
+    /// A streak is long enough to take the time, or to earn a reservation if it
+    /// was quick enough.
+    #[cold]
+    #[inline(never)]
+    fn lasts(&self, lock: usize, now: u64) {
+        let streak = &self.streaks[slot(lock)];
+        let length = EARNS - TIMED + streak.more.get();
+        let took = streak
+            .timed
+            .replace(Some(now))
+            .map(|then| now.saturating_sub(then));
+        if took.is_some_and(|took| took <= u64::from(length) * SOON) && self.task.get().is_some() {
+            self.kept[slot(lock)].set(lock);
+            streak.lock.set(0);
+            streak.mark.set(self.took.get());
+        } else {
+            streak.mark.set(self.took.get().wrapping_add(length));
         }
     }
 
     /// [`Platform::waits`](crate::Platform::waits).
+    #[inline]
     pub fn waits(&self, lock: usize) {
         let slot = slot(lock);
-        if self.kept[slot].get() == lock {
+        if self.keeps(lock) {
             self.revoked(slot);
         } else if self.streaks[slot].lock.get() == lock {
-            self.forget(slot);
+            self.begin_with(self.took.get().wrapping_add(1), slot);
         }
     }
 
     /// [`Platform::gives_up`](crate::Platform::gives_up).
+    #[inline]
     pub fn gives_up(&self, lock: usize) {
         if self.keeps(lock) {
             self.forget(slot(lock));
@@ -172,8 +193,8 @@ impl Keeper {
     /// Another task has taken the lock that was reserved.
     #[cold]
     fn revoked(&self, slot: usize) {
-        let Streak { since, more, .. } = &self.streaks[slot];
-        let paid = self.took.get().wrapping_sub(since.get()) >= PAYS;
+        let Streak { mark, more, .. } = &self.streaks[slot];
+        let paid = self.took.get().wrapping_sub(mark.get()) >= PAYS;
         more.set(match paid {
             true => 0,
             false => (8 * more.get() + 7 * EARNS).min(EARNS_AT_MOST),
