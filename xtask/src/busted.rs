@@ -2,6 +2,7 @@
 //! find it.
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
@@ -29,20 +30,23 @@ pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
         );
     }
     twins.retain(|twin| names.is_empty() || names.contains(&twin.name));
+    let batches = batches(&twins);
     let next = AtomicUsize::new(0);
     let missed = AtomicUsize::new(0);
     let judge_some = |worker| -> anyhow::Result<()> {
         let mut tree = Tree::new(root, worker)?;
-        while let Some(twin) = twins.get(next.fetch_add(1, Relaxed)) {
-            match judge(&mut tree, twin, all) {
-                Ok(catches) => {
-                    for catch in catches {
-                        println!("{:24} {catch}", twin.name);
+        while let Some(batch) = batches.get(next.fetch_add(1, Relaxed)) {
+            for (twin, judged) in judge_all(&mut tree, batch, all) {
+                match judged {
+                    Ok(catches) => {
+                        for catch in catches {
+                            println!("{:24} {catch}", twin.name);
+                        }
                     }
-                }
-                Err(error) => {
-                    missed.fetch_add(1, Relaxed);
-                    println!("{:24} NOT CAUGHT: {error:#}", twin.name);
+                    Err(error) => {
+                        missed.fetch_add(1, Relaxed);
+                        println!("{:24} NOT CAUGHT: {error:#}", twin.name);
+                    }
                 }
             }
         }
@@ -51,7 +55,7 @@ pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
     // To compile a variant takes one CPU, for the most part.
     let workers = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..workers.min(twins.len()))
+        let workers: Vec<_> = (0..workers.min(batches.len()))
             .map(|worker| scope.spawn(move || judge_some(worker)))
             .collect();
         let mut ended = workers.into_iter().map(thread::ScopedJoinHandle::join);
@@ -62,10 +66,57 @@ pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
     Ok(missed == 0)
 }
 
+/// Twins that are compiled together: of different locks, so that the model of one
+/// does not run what another breaks.
+fn batches(twins: &[Twin]) -> Vec<Vec<&Twin>> {
+    let mut batches: Vec<Vec<&Twin>> = Vec::new();
+    for twin in twins {
+        let fits = |batch: &&mut Vec<&Twin>| {
+            twin.breaks().is_some()
+                && batch
+                    .iter()
+                    .all(|other| other.breaks().is_some() && other.breaks() != twin.breaks())
+        };
+        match batches.iter_mut().find(fits) {
+            Some(batch) => batch.push(twin),
+            None => batches.push(vec![twin]),
+        }
+    }
+    batches
+}
+
+/// Puts the faults of a batch into the tree, and judges each.
+fn judge_all<'a>(
+    tree: &mut Tree,
+    batch: &[&'a Twin],
+    all: bool,
+) -> Vec<(&'a Twin, anyhow::Result<Vec<String>>)> {
+    let mut texts = BTreeMap::new();
+    let mut judged = Vec::new();
+    let mut broken = Vec::new();
+    for twin in batch {
+        match twin.texts(tree) {
+            Ok(its) => {
+                texts.extend(its);
+                broken.push(*twin);
+            }
+            Err(error) => judged.push((*twin, Err(error))),
+        }
+    }
+    let changed = tree.change(&texts).map_err(|error| error.to_string());
+    judged.extend(broken.into_iter().map(|twin| {
+        let catches = match &changed {
+            Ok(()) => judge(tree, twin, all),
+            Err(error) => Err(anyhow::anyhow!("{error}")),
+        };
+        (twin, catches)
+    }));
+    judged
+}
+
 /// How the twin's model fails, and, if it has none or with `all`, its
 /// exploration, and with `all` torture; an error when one does not.
-fn judge(tree: &mut Tree, twin: &Twin, all: bool) -> anyhow::Result<Vec<String>> {
-    tree.change(&twin.texts(tree)?)?;
+fn judge(tree: &Tree, twin: &Twin, all: bool) -> anyhow::Result<Vec<String>> {
     let mut catches = Vec::new();
     if let Some(model) = &twin.model {
         catches.push(fails(tree, Suite::Models, model, twin)?);

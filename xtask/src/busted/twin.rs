@@ -42,6 +42,24 @@ struct Edit {
 }
 
 impl Twin {
+    /// The lock that it breaks, if no other lock is built on what it breaks: the
+    /// models of others do not run its code. (What rwsem has of the mutex, how long
+    /// a first waiter is patient, no twin breaks.)
+    pub fn breaks(&self) -> Option<&'static str> {
+        let lock = |edit: &Edit| {
+            let file = edit.file.trim_end_matches(".rs");
+            match file.split_once('/').map_or(file, |(lock, _)| lock) {
+                "mutex" | "condvar" => Some("mutex"), // the one is built on the other
+                "rwsem" => Some("rwsem"),
+                "percpu_rwsem" => Some("percpu_rwsem"),
+                "rtmutex" => Some("rtmutex"),
+                _ => None,
+            }
+        };
+        let first = lock(self.edits.first()?);
+        first.filter(|_| self.edits.iter().all(|edit| lock(edit) == first))
+    }
+
     /// The changed files.
     ///
     /// # Errors
@@ -128,6 +146,29 @@ mod tests {
         let twin: Twin = toml::from_str(text).unwrap();
         assert_eq!(twin.edits[0].find, "a();\nb();");
         assert!(toml::from_str::<Twin>(&format!("why = 1\n{text}")).is_err());
+    }
+
+    #[test]
+    fn a_twin_breaks_one_lock_or_what_locks_are_built_on() {
+        let breaks = |files: &[&str]| {
+            let edits = files.iter().map(|file| Edit {
+                file: (*file).to_owned(),
+                ..edit("a();")
+            });
+            let twin = Twin {
+                name: String::new(),
+                what: String::new(),
+                model: None,
+                exploration: None,
+                torture: None,
+                edits: edits.collect(),
+            };
+            twin.breaks()
+        };
+        assert_eq!(breaks(&["rwsem/spin.rs", "rwsem.rs"]), Some("rwsem"));
+        assert_eq!(breaks(&["condvar.rs", "mutex/keep.rs"]), Some("mutex"));
+        assert_eq!(breaks(&["gate.rs"]), None);
+        assert_eq!(breaks(&["rwsem.rs", "gate.rs"]), None);
     }
 
     #[test]
