@@ -33,7 +33,7 @@ enum Chore {
     Ci,
     /// Makes the README's table of results from the committed run
     Table,
-    /// Runs the models with their reports, 60,000 executions of each at most; that
+    /// Runs the models with their reports, 40,000 executions of each at most; that
     /// takes a minute
     Check {
         /// Explore each to its end, and the long ones too; that takes ten minutes
