@@ -14,6 +14,7 @@
 mod arch;
 pub mod clock;
 pub mod events;
+pub mod kernel_pi;
 mod pace;
 mod park;
 mod percpu;
