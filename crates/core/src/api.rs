@@ -9,89 +9,78 @@ use crate::{
     condvar::Condvar,
     mutex::RawMutex,
     osq,
-    platform::{Clock, Deadline, Platform, Priority},
-    rtmutex::{Policy, RawRtMutex},
+    pimutex::{self, RawPiMutex},
+    platform::{Clock, Deadline, KernelPi, Platform, Priority},
+    rtmutex::{self, RawRtMutex},
 };
 
-// SAFETY: one task at a time finds 0 in the owner word and stores its number
-// there, with Acquire; the unlock that stores 0 releases. Forgetting a guard
-// leaves the mutex locked. It may be moved or dropped while it is locked by
-// whoever owns it: then nobody is in its queues. `lock` unwinds only before it
-// takes anything, and `unlock` only when the caller holds nothing.
-unsafe impl<P: Platform, W: osq::Wait<P>> lock_api::RawMutex for RawMutex<P, W> {
-    const INIT: Self = Self::new();
-    type Guard = GuardNoSend;
+/// A mutex whose methods are the trait's, but for guards.
+macro_rules! mutex_api {
+    ($mutex:ty, $($bounds:tt)+) => {
+        // SAFETY: one task at a time makes itself the owner in the owner word, with
+        // Acquire; the unlock that takes it out releases. Forgetting a guard leaves the
+        // mutex locked. It may be moved or dropped while it is locked by whoever owns
+        // it: then nobody is in its queues. `lock` unwinds only before it takes
+        // anything, and `unlock` only when the caller holds nothing.
+        unsafe impl<$($bounds)+> lock_api::RawMutex for $mutex {
+            const INIT: Self = Self::new();
+            type Guard = GuardNoSend;
 
-    #[inline]
-    fn lock(&self) -> GuardNoSend {
-        self.lock();
-        GuardNoSend::new()
-    }
+            #[inline]
+            fn lock(&self) -> GuardNoSend {
+                self.lock();
+                GuardNoSend::new()
+            }
 
-    #[inline]
-    fn try_lock(&self) -> Option<GuardNoSend> {
-        self.try_lock().then(GuardNoSend::new)
-    }
+            #[inline]
+            fn try_lock(&self) -> Option<GuardNoSend> {
+                self.try_lock().then(GuardNoSend::new)
+            }
 
-    #[inline]
-    unsafe fn unlock(&self, _: GuardNoSend) {
-        // SAFETY: the caller holds the mutex, as this function's own contract says.
-        unsafe { self.unlock() };
-    }
+            #[inline]
+            unsafe fn unlock(&self, _: GuardNoSend) {
+                // SAFETY: the caller holds the mutex, as this function's own contract says.
+                unsafe { self.unlock() };
+            }
 
-    fn is_locked(&self) -> bool {
-        self.is_locked()
-    }
+            fn is_locked(&self) -> bool {
+                self.is_locked()
+            }
+        }
+    };
 }
 
-// SAFETY: as above; `unlock_fair` differs in who is next.
+/// A mutex with deadlines.
+macro_rules! timed_mutex_api {
+    ($mutex:ty, $($bounds:tt)+) => {
+        // SAFETY: as of the trait it builds on; a lock that timed out took nothing.
+        unsafe impl<$($bounds)+> RawMutexTimed for $mutex {
+            type Duration = Duration;
+            type Instant = P::Instant;
+
+            fn try_lock_for(&self, timeout: Duration) -> Option<GuardNoSend> {
+                self.lock_until(after::<P>(timeout)).then(GuardNoSend::new)
+            }
+
+            fn try_lock_until(&self, timeout: P::Instant) -> Option<GuardNoSend> {
+                self.lock_until(P::deadline(&timeout))
+                    .then(GuardNoSend::new)
+            }
+        }
+    };
+}
+
+mutex_api!(RawMutex<P, W>, P: Platform, W: osq::Wait<P>);
+timed_mutex_api!(RawMutex<P, W>, P: Clock, W: osq::Wait<P>);
+mutex_api!(RawPiMutex<P, S>, P: KernelPi, S: pimutex::Policy);
+timed_mutex_api!(RawPiMutex<P, S>, P: Clock + KernelPi, S: pimutex::Policy);
+mutex_api!(RawRtMutex<P, W>, P: Priority, W: rtmutex::Policy);
+
+// SAFETY: as of the trait it builds on; `unlock_fair` differs in who is next.
 unsafe impl<P: Platform, W: osq::Wait<P>> RawMutexFair for RawMutex<P, W> {
     unsafe fn unlock_fair(&self, _: GuardNoSend) {
         // SAFETY: the caller holds the mutex, as this function's own contract says.
         unsafe { self.unlock_fair() };
-    }
-}
-
-// SAFETY: as above; a lock that timed out took nothing.
-unsafe impl<P: Clock, W: osq::Wait<P>> RawMutexTimed for RawMutex<P, W> {
-    type Duration = Duration;
-    type Instant = P::Instant;
-
-    fn try_lock_for(&self, timeout: Duration) -> Option<GuardNoSend> {
-        self.lock_until(after::<P>(timeout)).then(GuardNoSend::new)
-    }
-
-    fn try_lock_until(&self, timeout: P::Instant) -> Option<GuardNoSend> {
-        self.lock_until(P::deadline(&timeout))
-            .then(GuardNoSend::new)
-    }
-}
-
-// SAFETY: one task at a time makes itself the owner in the owner word, with
-// Acquire; the unlock that takes it out releases. All else as above.
-unsafe impl<P: Priority, W: Policy> lock_api::RawMutex for RawRtMutex<P, W> {
-    const INIT: Self = Self::new();
-    type Guard = GuardNoSend;
-
-    #[inline]
-    fn lock(&self) -> GuardNoSend {
-        self.lock();
-        GuardNoSend::new()
-    }
-
-    #[inline]
-    fn try_lock(&self) -> Option<GuardNoSend> {
-        self.try_lock().then(GuardNoSend::new)
-    }
-
-    #[inline]
-    unsafe fn unlock(&self, _: GuardNoSend) {
-        // SAFETY: the caller holds the mutex, as this function's own contract says.
-        unsafe { self.unlock() };
-    }
-
-    fn is_locked(&self) -> bool {
-        self.is_locked()
     }
 }
 

@@ -17,6 +17,8 @@
 //! A *visitor* sleeps in the stack like the others, but only to learn that the
 //! holder has gone on: it does not come back, for the gate may be freed by then.
 //! So visitors are popped together with the first sleeper below them.
+//!
+//! In a world with [`Platform::OWN_GATES`] the word is the world's.
 
 use crate::platform::{Event, Look, Ordering::*, Platform, TaskId, Word};
 
@@ -96,6 +98,10 @@ impl<P: Platform> Gate<P> {
 
     /// Enters; the caller must call [`Gate::unlock`].
     pub(crate) fn lock(&self) {
+        if P::OWN_GATES {
+            P::lock_gate(&self.word, true);
+            return;
+        }
         while !self.try_lock() {
             let free = P::spin_until(
                 &self.word,
@@ -120,6 +126,9 @@ impl<P: Platform> Gate<P> {
     /// Enters if the gate is free at the first try; then the caller must call
     /// [`Gate::unlock`].
     pub(crate) fn try_lock(&self) -> bool {
+        if P::OWN_GATES {
+            return P::lock_gate(&self.word, false);
+        }
         let word = self.word.load(Relaxed); // checked by the exchange
         word & LOCKED == 0
             && self
@@ -152,6 +161,9 @@ impl<P: Platform> Gate<P> {
     /// Leaves, and pops. This is the last access to the gate's memory, as for
     /// [`Gate::with`].
     pub(crate) fn unlock(&self) {
+        if P::OWN_GATES {
+            return P::unlock_gate(&self.word);
+        }
         // (G2) Acquire, here and on failure: the nodes in the stack are whole.
         let mut word = self.word.load(Acquire);
         loop {

@@ -13,7 +13,8 @@
 //! *keeper*. Who finds 0 there takes the mutex, by compare-exchange; who finds it
 //! reserved for himself, by a store; who finds it reserved for another revokes
 //! that. But for these only the owner stores to it: that it is free, or the
-//! waiter it hands the mutex to.
+//! waiter it hands the mutex to. Marks above the number are those of a kernel that
+//! lends priorities (`pimutex.rs`); no other mutex has them.
 //!
 //! The front word holds the first waiter, or 0, and three marks:
 //!
@@ -22,6 +23,7 @@
 //! | `AWAKE` | the first waiter is awake, or whoever set this wakes it | who wakes it; itself | itself, before it sleeps and when it leaves |
 //! | `HANDOFF` | the first waiter, overdue, asks for the mutex | itself | the owner that hands it over; itself, when it leaves |
 //! | `RECALL` | somebody who waits asks the owner not to keep the mutex | who waits | the owner, before it unlocks |
+//! | `BOOST` | the kernel may know the owner, and have waiters of its own (`pimutex.rs`) | who is about to wait there | the owner |
 //! | `SPINNER` | a spinner will look at the owner again | the spinner, when there are waiters | itself, when it takes the mutex or leaves; the last waiter, when it leaves |
 //!
 //! The front is *covered* when nobody waits, or when somebody promises by a
@@ -75,13 +77,14 @@
 mod keep;
 mod spin;
 
-use keep::{KEPT, is_free};
-use spin::{Promise, Spun};
+use keep::KEPT;
+pub(crate) use keep::is_free;
+pub(crate) use spin::{Promise, Spun};
 
 use crate::{
     osq::{self, Osq},
     platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
-    wait_queue::{AWAKE, Entered, Front, HANDOFF, RECALL, SPINNER, WaitQueue},
+    wait_queue::{AWAKE, BOOST, Entered, Front, HANDOFF, RECALL, SPINNER, WaitQueue},
 };
 
 /// How long the keeper of a mutex that was recalled stays away from it, in
@@ -99,6 +102,10 @@ pub const TURN_MICROS: u32 = 250;
 /// How many times a spinner spins that finds the owner off its CPU.
 const SPINS: u32 = 4;
 
+/// How long the first waiter sleeps at a time while the mutex has `BOOST`, in
+/// nanoseconds: an unlock then has no step that is one with a test of the front.
+const BOOST_NAP_NS: u64 = 5_000_000;
+
 /// A mutual-exclusion lock. `W` is how spinners in its queue wait:
 /// [`osq::Event`] (after seed 001) or [`osq::Poll`] (before it).
 ///
@@ -112,8 +119,15 @@ pub struct RawMutex<P: Platform, W = osq::Event> {
 /// The part of a mutex that does not depend on how its spinners wait.
 #[repr(C)]
 pub(crate) struct Body<P: Platform> {
-    owner: P::U32,
-    queue: WaitQueue<P>,
+    pub(crate) owner: P::U32,
+    pub(crate) queue: WaitQueue<P>,
+}
+
+/// Whom a slow unlock has to see to, once the mutex is released.
+#[derive(Default)]
+pub(crate) struct Leaving {
+    pub(crate) woken: Option<TaskId>,
+    pub(crate) recalled: bool,
 }
 
 impl<P: Platform, W: osq::Wait<P>> Default for RawMutex<P, W> {
@@ -223,7 +237,18 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         promise: Promise,
         deadline: Option<Deadline>,
     ) -> bool {
-        let mut spun = self.spin(me, look, promise, deadline);
+        let spun = self.spin(me, look, promise, deadline);
+        self.lock_spun(me, look, spun, deadline)
+    }
+
+    /// Goes on waiting after a spin that ended so.
+    pub(crate) fn lock_spun(
+        &self,
+        me: TaskId,
+        look: Look,
+        mut spun: Spun,
+        deadline: Option<Deadline>,
+    ) -> bool {
         for _ in 1..SPINS {
             let Spun::OwnerOff(owner) = spun else { break };
             P::yield_to(owner);
@@ -234,7 +259,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
 
     /// The owner locks again: that ends at the deadline, or is a deadlock.
     #[cold]
-    fn wait_for_myself(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
+    pub(crate) fn wait_for_myself(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
         assert!(
             deadline.is_some(),
             "deadlock: task {} locks the mutex at {self:p}, which it holds already",
@@ -250,24 +275,20 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
 impl<P: Platform> Body<P> {
     /// The owner: a snapshot.
     #[inline]
-    fn owner(&self) -> Option<TaskId> {
+    pub(crate) fn owner(&self) -> Option<TaskId> {
         let owner = self.owner.load(Relaxed); // `take` acquires
-        if is_free(owner) {
-            None
-        } else {
-            TaskId::new(owner)
-        }
+        if is_free(owner) { None } else { named(owner) }
     }
 
     /// What a world knows the mutex by.
     #[inline(always)]
-    fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
 
     /// Takes the mutex if it is free and reserved for nobody.
     #[inline]
-    fn take(&self, me: TaskId) -> bool {
+    pub(crate) fn take(&self, me: TaskId) -> bool {
         self.take_from(0, me).is_ok()
     }
 
@@ -334,6 +355,17 @@ impl<P: Platform> Body<P> {
         }
     }
 
+    /// The first waiter, which the caller must wake, if it sleeps.
+    fn rouse(&self) -> Option<TaskId> {
+        loop {
+            let front = self.queue.front();
+            let first = front.first().filter(|_| !front.has(AWAKE))?;
+            if self.queue.mark(front, front.with(AWAKE)) {
+                return Some(first);
+            }
+        }
+    }
+
     /// Waits in the queue. Returns whether the mutex was taken; either way the
     /// caller is out of the queue.
     pub(crate) fn wait(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
@@ -347,7 +379,12 @@ impl<P: Platform> Body<P> {
                 return self.cancel(me);
             }
             P::event(Event::Parked);
-            P::park(deadline);
+            if first && self.queue.front().has(BOOST) {
+                let nap = P::after(BOOST_NAP_NS);
+                P::park(Some(deadline.map_or(nap, |deadline| deadline.min(nap))));
+            } else {
+                P::park(deadline);
+            }
         }
     }
 
@@ -359,13 +396,13 @@ impl<P: Platform> Body<P> {
         loop {
             // (M3) Acquire pairs with hand_over's Release: it may be mine.
             let mut owner = self.owner.load(Acquire);
-            if owner == me.number() {
+            if named(owner) == Some(me) && !is_free(owner) {
                 return true;
             }
             if is_free(owner) {
                 match self.take_or_owner(me) {
                     Ok(_) => return true,
-                    Err(other) if other == me.number() => continue, // and acquire
+                    Err(other) if named(other) == Some(me) => continue, // and acquire
                     Err(other) => owner = other,
                 }
             }
@@ -399,16 +436,23 @@ impl<P: Platform> Body<P> {
         let (was_first, granted) = self.queue.enter(|queue| {
             let was_first = queue.remove(me);
             // (M3) Acquire pairs with hand_over's Release.
-            (was_first, self.owner.load(Acquire) == me.number())
+            let owner = self.owner.load(Acquire);
+            (was_first, !is_free(owner) && named(owner) == Some(me))
         });
         if granted {
             P::event(Event::CancelGranted);
             return true;
         }
         P::event(Event::Cancelled);
-        if was_first && self.queue.front().first().is_some() {
+        let front = self.queue.front();
+        if was_first && front.first().is_some() {
             P::quiesce(); // (M2) my promise went with me
-            if let Some(first) = self.stranded() {
+            let wake = if front.has(BOOST) {
+                self.rouse() // to nap, in my place
+            } else {
+                self.stranded()
+            };
+            if let Some(first) = wake {
                 P::event(Event::WokeFirst);
                 P::unpark(first);
             }
@@ -428,15 +472,21 @@ impl<P: Platform> Body<P> {
 
     #[inline(always)]
     pub(crate) fn unlock(&self) {
-        if !(P::keeps(self.address()) && self.release_as(KEPT)) {
+        if !(P::keeps(self.address()) && self.release_kept()) {
             P::about_to_write(&self.owner); // who waits may have fetched the line
             self.unlock_unkept();
         }
     }
 
+    /// Releases the mutex if the front is covered, and keeps it reserved.
+    #[inline(always)]
+    pub(crate) fn release_kept(&self) -> bool {
+        self.release_as(KEPT)
+    }
+
     /// Releases the mutex if the front is covered, marked so for the caller.
     #[inline(always)]
-    fn release_as(&self, kept: u32) -> bool {
+    pub(crate) fn release_as(&self, kept: u32) -> bool {
         let front = self.queue.front();
         let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
         let free = if kept == 0 { 0 } else { owner | kept };
@@ -464,54 +514,35 @@ impl<P: Platform> Body<P> {
     }
 
     /// Releases the mutex if the front is still `front`.
-    fn release(&self, front: Front) -> bool {
+    pub(crate) fn release(&self, front: Front) -> bool {
         P::store_if(&self.owner, 0, &self.queue.front, front.0) // (M1), (M3)
     }
 
     #[cold]
     #[inline(never)]
     fn unlock_slow(&self) {
-        let me = P::me();
-        self.check_owner(me);
+        self.check_owner(P::me());
         P::gives_up(self.address());
-        let mut woken = None;
-        let mut recalled = false;
-        loop {
-            let front = self.queue.front();
-            if front.has(RECALL) {
-                recalled = self.queue.mark(front, front.without(RECALL));
-            } else if front.has(HANDOFF) {
-                if self.hand_over() {
-                    break;
-                }
-            } else if Self::is_covered(front) {
-                if self.release(front) {
-                    break;
-                }
-            } else if front.first().is_some_and(|first| !P::exists(first)) {
-                self.queue.enter(|queue| self.bury(&queue));
-            } else if self.queue.mark(front, front.with(AWAKE)) {
-                woken = front.first();
-            }
+        let mut leaving = Leaving::default();
+        while !self.leave(self.queue.front(), &mut leaving) {}
+        leaving.see_to::<P>();
+    }
+
+    /// A step of a slow unlock. Returns whether it was the last: the mutex is
+    /// released, and may be gone.
+    pub(crate) fn leave(&self, front: Front, leaving: &mut Leaving) -> bool {
+        if front.has(RECALL) {
+            leaving.recalled = self.queue.mark(front, front.without(RECALL));
+        } else if front.has(HANDOFF) {
+            return self.hand_over();
+        } else if Self::is_covered(front) {
+            return self.release(front);
+        } else if front.first().is_some_and(|first| !P::exists(first)) {
+            self.queue.enter(|queue| self.bury(&queue));
+        } else if self.queue.mark(front, front.with(AWAKE)) {
+            leaving.woken = front.first();
         }
-        // From here on the mutex may be gone.
-        if let Some(first) = woken {
-            P::event(Event::WokeFirst);
-            P::unpark(first);
-            P::yield_to(first);
-        } else if recalled {
-            P::event(Event::Recalled);
-            let mine = &P::task(me).wait.since;
-            // Nobody writes to it: a pause.
-            P::spin_until(
-                mine,
-                Relaxed,
-                Look::Poll,
-                RECALLED_LOOKS,
-                |_| false,
-                || false,
-            );
-        }
+        false
     }
 
     /// Hands the mutex to the first waiter; `false` if there is none. The new
@@ -521,8 +552,12 @@ impl<P: Platform> Body<P> {
         let heir = self.queue.enter(|queue| {
             self.bury(&queue);
             let first = queue.first()?;
-            // (M3) Release pairs with the Acquire in wait_first and cancel.
-            self.owner.store(first.number(), Release);
+            // (M3) Release pairs with the Acquire in wait_first and cancel. It fails
+            // only where the kernel marks the word.
+            let mine = P::me().number();
+            self.owner
+                .compare_exchange(mine, first.number(), Release, Relaxed)
+                .ok()?;
             let front = Front(self.queue.front.fetch_and(!HANDOFF, AcqRel)); // (Q1)
             Some((first, front.has(AWAKE)))
         });
@@ -537,7 +572,7 @@ impl<P: Platform> Body<P> {
         heir.is_some()
     }
 
-    fn check_owner(&self, me: TaskId) {
+    pub(crate) fn check_owner(&self, me: TaskId) {
         let owner = self.owner();
         assert!(
             owner == Some(me),
@@ -545,4 +580,33 @@ impl<P: Platform> Body<P> {
             me.number()
         );
     }
+}
+
+impl Leaving {
+    /// Wakes who was found, and pauses for who recalled the mutex, which may be gone.
+    pub(crate) fn see_to<P: Platform>(self) {
+        if let Some(first) = self.woken {
+            P::event(Event::WokeFirst);
+            P::unpark(first);
+            P::yield_to(first);
+        } else if self.recalled {
+            P::event(Event::Recalled);
+            let mine = &P::task(P::me()).wait.since;
+            // Nobody writes to it: a pause.
+            P::spin_until(
+                mine,
+                Relaxed,
+                Look::Poll,
+                RECALLED_LOOKS,
+                |_| false,
+                || false,
+            );
+        }
+    }
+}
+
+/// The task that an owner word names, whether it has the mutex or has it reserved.
+#[inline(always)]
+pub(crate) const fn named(owner: u32) -> Option<TaskId> {
+    TaskId::new(owner & TaskId::MAX)
 }

@@ -23,6 +23,8 @@ use crate::platform::{self, FOREVER, Look, Ordering::*, Platform, Running, TaskI
 pub trait Wait<P: Platform>: Send + Sync + 'static {
     /// How they look at their own word.
     const LOOK: Look;
+    /// Whether there is no queue: who finds another spinning does not spin.
+    const ALONE: bool = false;
 }
 
 /// Before seed 001: poll.
@@ -30,6 +32,15 @@ pub struct Poll;
 
 /// After seed 001: sleep lightly until the word changes.
 pub struct Event;
+
+/// One at a time, and nobody waits in line: no step of another task is ever waited
+/// for, not even to leave.
+pub struct Alone;
+
+impl<P: Platform> Wait<P> for Alone {
+    const LOOK: Look = Look::Poll;
+    const ALONE: bool = true;
+}
 
 impl<P: Platform> Wait<P> for Poll {
     const LOOK: Look = Look::Poll;
@@ -88,6 +99,11 @@ impl<P: Platform, W: Wait<P>> Osq<P, W> {
     /// reschedule, or its predecessor is off its CPU.
     pub fn lock(&self) -> bool {
         let me = P::me();
+        if W::ALONE {
+            // (A4) Acquire pairs with unlock's Release: the lead before.
+            let alone = self.tail.compare_exchange(0, me.number(), Acquire, Relaxed);
+            return alone.is_ok();
+        }
         let node = &P::task(me).osq;
         node.next.store(0, Relaxed); // published by the swap
         node.locked.store(0, Relaxed); // published by the swap
@@ -122,6 +138,7 @@ impl<P: Platform, W: Wait<P>> Osq<P, W> {
             .tail
             .compare_exchange(me.number(), 0, Release, Relaxed)
             .is_ok()
+            || W::ALONE
         {
             return;
         }

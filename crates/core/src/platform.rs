@@ -225,11 +225,17 @@ pub enum Event {
     TopChanged,
     /// A task that would wait for itself was found.
     DeadlockFound,
+    /// A waiter went to the kernel, to lend the owner its priority.
+    Boosted,
+    /// The kernel handed the lock to the most urgent waiter, if it had one.
+    BoostEnded,
+    /// An owner found nobody left with a priority to lend.
+    BoostStopped,
 }
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 35] = [
+    pub const ALL: [Event; 38] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
@@ -265,6 +271,9 @@ impl Event {
         Event::ChainChanged,
         Event::TopChanged,
         Event::DeadlockFound,
+        Event::Boosted,
+        Event::BoostEnded,
+        Event::BoostStopped,
     ];
 }
 
@@ -392,6 +401,21 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// see the caller's writes from before this call.
     fn quiesce();
 
+    /// Whether the world has locks of its own for the few accesses to a wait queue:
+    /// where it can lend their holder the priority of who waits.
+    const OWN_GATES: bool = false;
+
+    /// Takes such a lock, if it `wait`s or finds it free, and acquires. Returns
+    /// whether it did.
+    fn lock_gate(_gate: &Self::U32, _wait: bool) -> bool {
+        unreachable!("this world has no gates of its own")
+    }
+
+    /// Releases such a lock, with its last access to it.
+    fn unlock_gate(_gate: &Self::U32) {
+        unreachable!("this world has no gates of its own")
+    }
+
     /// A `SeqCst` fence, for pairs in which each side writes one word and then
     /// reads the other's.
     fn fence();
@@ -490,6 +514,55 @@ pub trait Priority: Platform {
     /// each happens before the next. The caller holds a gate, so this must not
     /// wait for a task.
     fn lend(task: TaskId, prio: Prio);
+}
+
+/// A world whose kernel lends the priority of who waits for a word to the task that
+/// the word names: Linux, by `FUTEX_LOCK_PI`.
+///
+/// The word is 0 or holds the owner's task number, and with [`KERNEL_WAITERS`] the
+/// kernel has waiters for it, or had. Then the kernel alone may release it.
+pub trait KernelPi: Platform {
+    /// Whether the calling task, which is about to wait, has a priority to lend: its own,
+    /// or one that it may be lent itself, as the owner of such a word.
+    fn boosts() -> bool;
+
+    /// Whether the calling task had a priority of its own to lend when it last waited. A
+    /// hint.
+    fn boosted() -> bool;
+
+    /// Whether it is plain that `owner` cannot be running, and that the calling task has
+    /// a priority to lend. A hint.
+    fn preempted(owner: TaskId) -> bool;
+
+    /// The calling task took such a word.
+    fn holds();
+
+    /// The calling task is about to release such a word.
+    fn lets_go();
+
+    /// Takes the word, and acquires. Waits for it, lending the owner the caller's
+    /// priority: the most urgent is first. Does not spin.
+    fn lock_pi(word: &Self::U32, deadline: Option<Deadline>) -> LockPi;
+
+    /// Releases the word, which the caller has, to the most urgent waiter, or to
+    /// nobody: then it is 0.
+    fn unlock_pi(word: &Self::U32);
+}
+
+/// A mark of a word for [`KernelPi::lock_pi`].
+pub const KERNEL_WAITERS: u32 = 1 << 31;
+
+/// How [`KernelPi::lock_pi`] ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockPi {
+    /// The caller has the word.
+    Taken,
+    /// The deadline has passed.
+    TimedOut,
+    /// The caller would wait for itself, through the words that it and others own.
+    Deadlock,
+    /// The owner has ended, without releasing the word.
+    NoOwner,
 }
 
 /// A world whose moments in time have a type of their own.

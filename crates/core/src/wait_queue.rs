@@ -49,7 +49,9 @@ pub(crate) const HANDOFF: u32 = 2;
 pub(crate) const SPINNER: u32 = 4;
 /// A mark of somebody who waits: the owner should not keep the lock.
 pub(crate) const RECALL: u32 = 8;
-const TASK_SHIFT: u32 = 4;
+/// A mark of the lock, whoever waits: the kernel may have waiters of its own.
+pub(crate) const BOOST: u32 = 16;
+const TASK_SHIFT: u32 = 5;
 const _: () = assert!(TaskId::MAX << TASK_SHIFT >> TASK_SHIFT == TaskId::MAX);
 
 /// The first waiter and the marks, as one value.
@@ -160,9 +162,9 @@ impl<P: Platform> Entered<'_, P> {
     }
 
     /// Takes `task`, which is in the queue, out of it. The first waiter takes
-    /// its marks along, and the last of all every mark: a spinner's is of no
-    /// use without a waiter, and may be that of a spinner that a fork has left
-    /// behind. Returns whether it was the first.
+    /// its marks along, and the last of all every mark but the lock's own: a
+    /// spinner's is of no use without a waiter, and may be that of a spinner that a
+    /// fork has left behind. Returns whether it was the first.
     pub(crate) fn remove(&self, task: TaskId) -> bool {
         let node = &P::task(task).wait;
         let next = node.next.load(Relaxed);
@@ -188,7 +190,7 @@ impl<P: Platform> Entered<'_, P> {
     /// Replaces the first waiter and the marks but those to `keep`.
     fn replace_first(&self, first: u32, keep: u32) {
         let mut front = self.0.front();
-        while !self.0.mark(front, Front(first | front.0 & keep)) {
+        while !self.0.mark(front, Front(first | front.0 & (keep | BOOST))) {
             front = self.0.front();
         }
     }

@@ -2,32 +2,24 @@
 
 use lock_api::RawRwLock as Raw;
 use lockyard_core::{
-    Platform, Priority, RawMutex, RawPercpuRwLock, RawRtMutex, RawRwLock,
-    osq::{Event, Wait},
-    percpu_rwsem::Bounded,
-    rtmutex::Policy,
+    RawMutex, RawPercpuRwLock, RawPiMutex, RawRtMutex, RawRwLock, osq::Event, percpu_rwsem::Bounded,
 };
+use lockyard_linux::LinuxPi;
 use lockyard_torture::Lock;
 
 /// `lockyard::Mutex` in the world `P`; `W` is how its spin queue waits.
-pub struct Mutex<P: Platform, W: Wait<P>>(lock_api::Mutex<RawMutex<P, W>, ()>);
+pub type Mutex<P, W> = Exclusive<RawMutex<P, W>>;
 
-impl<P: Platform, W: Wait<P>> Lock for Mutex<P, W> {
-    fn new() -> Self {
-        Self(lock_api::Mutex::new(()))
-    }
-
-    #[inline]
-    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
-        let _held = self.0.lock();
-        section()
-    }
-}
+/// `lockyard::PiMutex`; `S` is who waits in the kernel.
+pub type PiMutex<S> = Exclusive<RawPiMutex<LinuxPi, S>>;
 
 /// The real-time mutex in the world `P`; `W` is how its top waiter waits.
-pub struct RtMutex<P: Priority, W: Policy>(lock_api::Mutex<RawRtMutex<P, W>, ()>);
+pub type RtMutex<P, W> = Exclusive<RawRtMutex<P, W>>;
 
-impl<P: Priority, W: Policy> Lock for RtMutex<P, W> {
+/// A mutex.
+pub struct Exclusive<R>(lock_api::Mutex<R, ()>);
+
+impl<L: lock_api::RawMutex + Send + Sync + 'static> Lock for Exclusive<L> {
     fn new() -> Self {
         Self(lock_api::Mutex::new(()))
     }

@@ -4,6 +4,7 @@ use clap::builder::PossibleValuesParser;
 use lockyard_core::{
     osq::{Event, Poll, Wait},
     percpu_rwsem::{Barging, Bounded, Grant, Handoff},
+    pimutex::{self, Adaptive, Strict},
     rtmutex::{Block, Policy, Spin},
     rwsem::{Lockless, Trylock, WakeCheck},
 };
@@ -15,7 +16,7 @@ use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    ours::{Mutex, Patient, PercpuRwLock, RtMutex, RwLock},
+    ours::{Mutex, Patient, PercpuRwLock, PiMutex, RtMutex, RwLock},
     values::World,
 };
 
@@ -98,6 +99,20 @@ impl Entry {
         Self {
             shared: true,
             ..Self::ours::<PercpuRwLock<Linux, G>, PercpuRwLock<Sim, G>>(name, about)
+        }
+    }
+
+    /// A mutex with priority inheritance by the kernel's, which no other world has.
+    fn pimutex<S: pimutex::Policy>(name: &'static str, about: &'static str) -> Self {
+        Self {
+            name,
+            kind: Kind::Ours,
+            shared: false,
+            size: size_of::<PiMutex<S>>(),
+            about,
+            available: || Ok(()),
+            on_threads: Some(OnThreads::of::<PiMutex<S>>()),
+            in_simulation: None,
         }
     }
 
@@ -194,6 +209,14 @@ pub fn all() -> Vec<Entry> {
         Entry::percpu::<Handoff>(
             "percpu:handoff",
             "the same, but the waker takes it for the waiter (before seed 002)",
+        ),
+        Entry::pimutex::<Adaptive>(
+            "pimutex",
+            "the mutex, and its owner runs at its waiters' priority",
+        ),
+        Entry::pimutex::<Strict>(
+            "pimutex:strict",
+            "the same, but whoever waits does so in the kernel",
         ),
         Entry::rtmutex::<Spin>(
             "rtmutex",

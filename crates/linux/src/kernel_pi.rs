@@ -18,7 +18,8 @@ use std::{
     time::Duration,
 };
 
-use lockyard_core::Deadline;
+pub use lockyard_core::LockPi;
+use lockyard_core::{Deadline, KERNEL_WAITERS};
 use rustix::{
     io::{self, Errno},
     thread::futex::{self, Flags, Timespec},
@@ -28,7 +29,7 @@ use rustix::{
 use crate::clock;
 
 /// The owner must unlock by [`unlock_pi`].
-pub const WAITERS: u32 = 1 << 31;
+pub const WAITERS: u32 = KERNEL_WAITERS;
 /// The owner before ended while it had the lock.
 pub const OWNER_DIED: u32 = 1 << 30;
 /// The owner's TID.
@@ -41,23 +42,6 @@ pub enum Scope {
     Private,
     /// Whoever maps the memory that it lies in, in one PID namespace.
     Shared,
-}
-
-/// How [`lock_pi`] ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum LockPi {
-    /// The caller has the lock: its TID is in the word. With [`OWNER_DIED`] there
-    /// the owner before has ended.
-    Taken,
-    /// The deadline passed.
-    TimedOut,
-    /// The caller has the lock already, or its owner waits, maybe by way of others,
-    /// for what the caller has.
-    Deadlock,
-    /// The word names a thread that does not exist, and nobody waits: that thread
-    /// ended and had not listed the word for the kernel to mend.
-    NoOwner,
 }
 
 /// Takes the lock, or waits for it as one of the kernel's queue, until `deadline`

@@ -10,6 +10,7 @@
 //! | count without a barrier | a part of the counter for each CPU, a restartable sequence |
 //! | release without a barrier | a restartable sequence, and `membarrier` for who must see it |
 //! | sleep, wake | a futex in the record |
+//! | lend my priority | the kernel's priority-inheriting futex |
 
 mod arch;
 pub mod clock;
@@ -22,16 +23,33 @@ mod rseq;
 mod spin;
 mod tasks;
 
-use std::sync::atomic::{AtomicU32, fence};
-
-use lockyard_core::{
-    Clock, Deadline, Event, Look, Ordering, PerCpu, Platform, Running, TaskId, TaskRecord, Woken,
+use std::{
+    marker::PhantomData,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{self, Acquire, Relaxed, Release},
+        fence,
+    },
 };
 
-/// Threads of one Linux process.
-pub struct Linux;
+use kernel_pi::Scope;
+use lockyard_core::{
+    Clock, Deadline, Event, KernelPi, LockPi, Look, PerCpu, Platform, Running, TaskId, TaskRecord,
+    Woken,
+};
+use tasks::{Numbers, Tids};
 
-impl Platform for Linux {
+/// Threads of one Linux process, by numbers of the kind `N`.
+pub struct Threads<N>(PhantomData<N>);
+
+/// Threads of one Linux process.
+pub type Linux = Threads<tasks::Dense>;
+
+/// Threads of one Linux process by the kernel's numbers: a lock word with the number
+/// of its owner is one that the kernel understands.
+pub type LinuxPi = Threads<tasks::Tids>;
+
+impl<N: Numbers> Platform for Threads<N> {
     type U32 = AtomicU32;
 
     /// Every wait for an event also ends after 100 µs at most.
@@ -39,20 +57,20 @@ impl Platform for Linux {
 
     #[inline(always)]
     fn me() -> TaskId {
-        tasks::me()
+        N::me()
     }
     fn task(task: TaskId) -> &'static TaskRecord<Self> {
-        &tasks::record(task).locks
+        N::locks(tasks::record(N::dense(task)))
     }
     fn running(task: TaskId) -> Running {
-        spin::running(task)
+        spin::running(N::dense(task), N::hurries())
     }
     fn exists(task: TaskId) -> bool {
-        tasks::exists(task)
+        tasks::exists(N::dense(task))
     }
     #[inline(always)]
     fn is_me(number: u32) -> bool {
-        tasks::is_me(number)
+        N::is_me(number)
     }
     #[inline(always)]
     fn took(lock: Option<usize>) {
@@ -70,7 +88,9 @@ impl Platform for Linux {
     }
     #[inline(always)]
     fn kept(lock: usize) -> Option<TaskId> {
-        tasks::KEEPER.with(|keeper| keeper.kept(lock))
+        tasks::KEEPER
+            .with(|keeper| keeper.kept(lock))
+            .map(|_| N::me())
     }
     #[inline(always)]
     fn pace() -> Look {
@@ -97,7 +117,7 @@ impl Platform for Linux {
         park::park(&tasks::record(tasks::me()).parker, deadline)
     }
     fn unpark(task: TaskId) {
-        park::unpark(&tasks::record(task).parker);
+        park::unpark(&tasks::record(N::dense(task)).parker);
     }
     fn yield_to(_: TaskId) {
         spin::let_run();
@@ -116,6 +136,20 @@ impl Platform for Linux {
     }
     fn quiesce() {
         rseq::quiesce();
+    }
+    const OWN_GATES: bool = N::KERNEL;
+
+    fn lock_gate(gate: &AtomicU32, wait: bool) -> bool {
+        // (G1) Acquire pairs with unlock_gate's Release.
+        let free = gate.compare_exchange(0, N::me().number(), Acquire, Relaxed);
+        free.is_ok() || wait && kernel_pi::lock_pi(gate, Scope::Private, None) == LockPi::Taken
+    }
+    fn unlock_gate(gate: &AtomicU32) {
+        // (G1) Release pairs with lock_gate's Acquire.
+        let alone = gate.compare_exchange(N::me().number(), 0, Release, Relaxed);
+        if alone.is_err() {
+            kernel_pi::unlock_pi(gate, Scope::Private);
+        }
     }
     fn fence() {
         fence(Ordering::SeqCst);
@@ -145,7 +179,7 @@ impl Platform for Linux {
     }
 }
 
-impl PerCpu for Linux {
+impl<N: Numbers> PerCpu for Threads<N> {
     type Counter = percpu::Counter;
 
     const ZERO: percpu::Counter = percpu::Counter::new();
@@ -159,7 +193,45 @@ impl PerCpu for Linux {
     }
 }
 
-impl Clock for Linux {
+/// Not every thread's priority is worth lending: the kernel takes all that are
+/// scheduled fairly for one.
+impl KernelPi for LinuxPi {
+    fn boosts() -> bool {
+        tasks::HOLDS.with(|holds| holds.words.get() > 0 || holds.ask_urgent())
+    }
+    fn boosted() -> bool {
+        tasks::HOLDS.with(|holds| holds.urgent.get())
+    }
+    /// The caller is on the CPU that the owner was on when it took the lock.
+    fn preempted(owner: TaskId) -> bool {
+        let owner = tasks::record(Tids::dense(owner));
+        tasks::HOLDS.with(|holds| holds.urgent.get()) && spin::is_here(owner)
+    }
+    #[inline(always)]
+    fn holds() {
+        tasks::HOLDS.with(|holds| {
+            holds.words.set(holds.words.get().wrapping_add(1));
+            if holds.urgent.get() {
+                spin::say_where();
+            }
+        });
+    }
+    #[inline(always)]
+    fn lets_go() {
+        tasks::HOLDS.with(|holds| holds.words.set(holds.words.get().wrapping_sub(1)));
+    }
+    fn lock_pi(word: &AtomicU32, deadline: Option<Deadline>) -> LockPi {
+        let ended = kernel_pi::lock_pi(word, Scope::Private, deadline);
+        fence(Acquire); // what the owner before did, whatever the kernel's barriers
+        ended
+    }
+    fn unlock_pi(word: &AtomicU32) {
+        fence(Release); // likewise
+        kernel_pi::unlock_pi(word, Scope::Private);
+    }
+}
+
+impl<N: Numbers> Clock for Threads<N> {
     type Instant = std::time::Instant;
 
     fn deadline(at: &std::time::Instant) -> Deadline {

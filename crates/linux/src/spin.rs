@@ -12,7 +12,10 @@ use std::{
 use lockyard_core::{FOREVER, Look, Running, TaskId};
 use rustix::thread::{Pid, sched_getaffinity};
 
-use crate::{arch, clock, park, tasks};
+use crate::{
+    arch, clock, park,
+    tasks::{self, Record},
+};
 
 /// How long a thread spins at a stretch. Longer than an overdue waiter waits
 /// for its turn, so that it seldom sleeps just before; and some thirty times
@@ -26,6 +29,8 @@ const JUMP_NS: u64 = 50_000;
 /// sample costs a system call, and takes the lock of the owner's run queue.
 const FIRST_SAMPLE_NS: u64 = 2_000;
 const NEXT_SAMPLE_NS: u64 = 4_000;
+/// Between the first two, for a thread whose priority the owner may lack.
+const HURRIED_NS: u64 = 500;
 
 /// How long an owner may take from its wake-up to its CPU.
 const ARRIVAL_NS: u64 = 15_000;
@@ -71,8 +76,18 @@ pub fn begin() {
         spin.looked.set(now);
         spin.target.set(0);
     });
+    say_where();
+}
+
+/// Publishes which CPU the calling thread is on.
+pub fn say_where() {
     let record = tasks::record(tasks::me());
     record.cpu.store(here(), Ordering::Relaxed); // a hint
+}
+
+/// Whether the thread was last seen on the caller's CPU.
+pub fn is_here(record: &Record) -> bool {
+    record.cpu.load(Ordering::Relaxed) == here() // a hint
 }
 
 pub fn need_resched() -> bool {
@@ -127,8 +142,9 @@ pub fn until(
 }
 
 /// Two samples of a thread's CPU clock that agree say that it did not run in
-/// between. Before there are two, nothing is known.
-pub fn running(task: TaskId) -> Running {
+/// between. Before there are two, nothing is known; who is `hurried` takes them at
+/// once.
+pub fn running(task: TaskId, hurried: bool) -> Running {
     let record = tasks::record(task);
     let tid = record.tid.load(Ordering::Relaxed); // a hint
     if tid == 0 {
@@ -137,8 +153,11 @@ pub fn running(task: TaskId) -> Running {
     SPIN.with(|spin| {
         let now = arch::cycles();
         if spin.target.replace(task.number()) != task.number() {
-            let shares_my_cpu = record.cpu.load(Ordering::Relaxed) == here(); // a hint
-            let wait = if shares_my_cpu { 0 } else { FIRST_SAMPLE_NS };
+            let wait = if hurried || is_here(record) {
+                0
+            } else {
+                FIRST_SAMPLE_NS
+            };
             spin.sample.set(None);
             spin.sample_at.set(now + clock::cycles_in_ns(wait));
             spin.arrived_by.set(now + clock::cycles_in_ns(ARRIVAL_NS));
@@ -153,6 +172,7 @@ pub fn running(task: TaskId) -> Running {
         };
         let before = spin.sample.replace(Some(sample));
         let wait = match before {
+            None if hurried => HURRIED_NS,
             None => FIRST_SAMPLE_NS,
             Some(_) => NEXT_SAMPLE_NS,
         };

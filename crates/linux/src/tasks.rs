@@ -4,7 +4,10 @@
 //! Numbers are reused: a thread takes one at its first lock and gives it back
 //! when its thread-local destructors have run. Destructors that lock after
 //! that take another, and C libraries call back for it a few times; what they
-//! no longer call back for is lost, a record of 128 bytes a thread at worst.
+//! no longer call back for is lost, a record of 256 bytes a thread at worst.
+//!
+//! For locks whose word the kernel reads, a thread goes by the kernel's number of it
+//! as well, which leads to its record by way of a table.
 
 use std::{
     cell::Cell,
@@ -21,12 +24,13 @@ use std::{
 use lockyard_core::{TaskId, TaskRecord, keeper::Keeper};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use crate::{Linux, rseq};
+use crate::{Linux, LinuxPi, Threads, rseq};
 
 /// A task's record, on cache lines of its own.
 #[repr(align(128))]
 pub struct Record {
     pub locks: TaskRecord<Linux>,
+    pub pi_locks: TaskRecord<LinuxPi>,
     /// The futex that the task sleeps on.
     pub parker: AtomicU32,
     /// The kernel's number of the thread, 0 when there is none.
@@ -58,6 +62,132 @@ thread_local! {
     static ME: Cell<u32> = const { Cell::new(0) };
     /// The locks that are reserved for the thread. No destructor, either.
     pub static KEEPER: Keeper = const { Keeper::new() };
+    /// The kernel's number, once the table knows it.
+    static TID: Cell<u32> = const { Cell::new(0) };
+    /// No destructor, either.
+    pub static HOLDS: Holds = const { Holds { words: Cell::new(0), urgent: Cell::new(false) } };
+}
+
+/// What a thread knows of itself as an owner of locks whose word the kernel reads.
+pub struct Holds {
+    /// How many it has.
+    pub words: Cell<u32>,
+    /// Whether it was scheduled by a real-time policy when it last asked.
+    pub urgent: Cell<bool>,
+}
+
+impl Holds {
+    /// Whether the thread is scheduled by a real-time policy.
+    pub fn ask_urgent(&self) -> bool {
+        const DEADLINE: i32 = 6;
+        // SAFETY: it reads the calling thread's policy, and touches no memory.
+        let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+        let urgent = matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE);
+        self.urgent.set(urgent);
+        urgent
+    }
+}
+
+/// How tasks are numbered.
+pub trait Numbers: Send + Sync + 'static {
+    /// Whether these are the kernel's numbers.
+    const KERNEL: bool;
+    /// The calling thread's number.
+    fn me() -> TaskId;
+    /// Whether `number` is the calling thread's.
+    fn is_me(number: u32) -> bool;
+    /// Whether the calling thread must know soon that an owner does not run.
+    fn hurries() -> bool;
+    /// The number of its record.
+    fn dense(task: TaskId) -> TaskId;
+    /// What the locks that go by such numbers keep in the record.
+    fn locks(record: &'static Record) -> &'static TaskRecord<Threads<Self>>
+    where
+        Self: Sized;
+}
+
+/// The numbers of the records.
+pub struct Dense;
+
+impl Numbers for Dense {
+    const KERNEL: bool = false;
+
+    #[inline(always)]
+    fn me() -> TaskId {
+        me()
+    }
+    #[inline(always)]
+    fn is_me(number: u32) -> bool {
+        is_me(number)
+    }
+    #[inline(always)]
+    fn hurries() -> bool {
+        false
+    }
+    #[inline(always)]
+    fn dense(task: TaskId) -> TaskId {
+        task
+    }
+    #[inline(always)]
+    fn locks(record: &'static Record) -> &'static TaskRecord<Linux> {
+        &record.locks
+    }
+}
+
+/// The kernel's numbers, as this PID namespace has them.
+pub struct Tids;
+
+/// The numbers of the records of as many TIDs, 0 for those that have none.
+type Page = [AtomicU32; 4096];
+/// Linux has fewer than 2^22 TIDs.
+static TIDS: [AtomicPtr<Page>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
+
+impl Numbers for Tids {
+    const KERNEL: bool = true;
+
+    #[inline(always)]
+    fn me() -> TaskId {
+        match TaskId::new(TID.get()) {
+            Some(me) => me,
+            None => enter_tid(),
+        }
+    }
+    #[inline(always)]
+    fn is_me(number: u32) -> bool {
+        TID.get() == number
+    }
+    fn hurries() -> bool {
+        HOLDS.with(|holds| holds.urgent.get())
+    }
+    fn dense(task: TaskId) -> TaskId {
+        let dense = entry(task).map_or(0, |entry| entry.load(Relaxed)); // set before it locked
+        TaskId::new(dense).expect("a lock word names a thread that never locked")
+    }
+    #[inline(always)]
+    fn locks(record: &'static Record) -> &'static TaskRecord<LinuxPi> {
+        &record.pi_locks
+    }
+}
+
+/// Where a TID's record is said, if any of its page is.
+fn entry(tid: TaskId) -> Option<&'static AtomicU32> {
+    let (page, index) = (tid.number() as usize / 4096, tid.number() as usize % 4096);
+    let page = TIDS[page].load(Acquire); // (T1)
+    // SAFETY: `enter_tid` has mapped it as a page of zeroed entries, never unmapped.
+    (!page.is_null()).then(|| unsafe { &(*page)[index] })
+}
+
+/// Gives the calling thread its kernel's number for its locks to go by.
+#[cold]
+fn enter_tid() -> TaskId {
+    let dense = me();
+    let tid = TaskId::new(tid()).expect("the kernel numbers threads from 1 on");
+    map(&TIDS[tid.number() as usize / 4096], size_of::<Page>());
+    let entry = entry(tid).expect("it was just mapped");
+    entry.store(dense.number(), Relaxed); // the lock word that names the TID publishes it
+    TID.set(tid.number());
+    HOLDS.with(Holds::ask_urgent);
+    tid
 }
 
 /// The calling thread's number.
@@ -161,17 +291,20 @@ fn fresh() -> TaskId {
     let number = FRESH.fetch_add(1, Relaxed);
     assert!(number < TaskId::MAX, "more threads than Linux can have");
     let task = TaskId::new(number).expect("numbers start at FIRST");
-    map(chunk_of(task));
+    let chunk = chunk_of(task);
+    map(
+        &TABLE[chunk],
+        ((FIRST as usize) << chunk) * size_of::<Record>(),
+    );
     task
 }
 
-/// Maps a chunk unless it is mapped already.
-fn map(chunk: usize) {
-    // (T1) Acquire pairs with the Release below: a chunk that another mapped.
-    if !TABLE[chunk].load(Acquire).is_null() {
+/// Maps zeroed memory unless `place` has it already.
+fn map<T>(place: &AtomicPtr<T>, bytes: usize) {
+    // (T1) Acquire pairs with the Release below: what another mapped.
+    if !place.load(Acquire).is_null() {
         return;
     }
-    let bytes = ((FIRST as usize) << chunk) * size_of::<Record>();
     // SAFETY: a new private mapping at an address of the kernel's choice
     // touches no other memory.
     let mapped = unsafe {
@@ -183,8 +316,8 @@ fn map(chunk: usize) {
         )
     }
     .expect("no memory for the records of more threads");
-    // (T1) Release and Acquire: the loser uses the winner's chunk.
-    if TABLE[chunk]
+    // (T1) Release and Acquire: the loser uses the winner's.
+    if place
         .compare_exchange(ptr::null_mut(), mapped.cast(), AcqRel, Acquire)
         .is_err()
     {
@@ -216,6 +349,7 @@ fn on_exit(me: TaskId) {
 extern "C" fn on_thread_exit(value: *mut libc::c_void) {
     if let Some(me) = TaskId::new(value.addr() as u32) {
         ME.set(0);
+        TID.set(0);
         KEEPER.with(|keeper| keeper.begin(None)); // what was reserved for `me` is the next one's
         record(me).tid.store(0, Relaxed); // a hint
         release(me);
@@ -235,5 +369,8 @@ extern "C" fn after_fork_in_child() {
     if let Some(me) = TaskId::new(ME.get()) {
         record(me).tid.store(tid(), Relaxed); // likewise
     }
+    // What it held by the parent's number it does not hold by its own.
+    TID.set(0);
+    HOLDS.with(|holds| holds.words.set(0));
     FORKED.store(true, Relaxed); // the child has one thread
 }

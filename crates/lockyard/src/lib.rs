@@ -39,8 +39,8 @@
 //! async-signal-safe.
 
 pub use lock_api::WaitTimeoutResult;
-pub use lockyard_core::{mutex::PATIENCE_MICROS, osq, percpu_rwsem, rwsem};
-use lockyard_linux::Linux;
+pub use lockyard_core::{mutex::PATIENCE_MICROS, osq, percpu_rwsem, pimutex, rwsem};
+use lockyard_linux::{Linux, LinuxPi};
 
 /// The mutex without its data: sixteen bytes, all zero when unlocked.
 pub type RawMutex<W = osq::Event> = lockyard_core::RawMutex<Linux, W>;
@@ -95,6 +95,49 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 /// waiter.join().unwrap();
 /// ```
 pub type Condvar = lock_api::Condvar<lockyard_core::Condvar<Linux>>;
+
+/// The mutex with priority inheritance without its data: 24 bytes, all zero when
+/// unlocked. `S` says who waits in the kernel; see [`pimutex`].
+pub type RawPiMutex<S = pimutex::Adaptive> = lockyard_core::RawPiMutex<LinuxPi, S>;
+
+/// A mutual-exclusion lock around a `T` whose owner runs at the priority of the most
+/// urgent real-time thread that waits for it.
+///
+/// Among threads that are scheduled fairly it is as fast as [`Mutex`], and waits as
+/// that does. A thread under `SCHED_FIFO`, `SCHED_RR` or `SCHED_DEADLINE` that waits, and
+/// one that owns another mutex of this kind, waits by the kernel's priority-inheriting
+/// futex. `docs/priority.md` says what is promised, and what is not.
+///
+/// It has no poisoning: a thread that panics while it holds the guard unlocks.
+///
+/// # Panics
+/// Locking one that the calling thread holds already panics. So does locking one whose
+/// owner waits for what the caller owns, where the kernel notices.
+///
+/// # Fork
+/// A fork's child must not use one that the forking thread held: it is held by a thread
+/// of the parent.
+///
+/// ```
+/// use std::time::Duration;
+/// use lockyard::PiMutex;
+///
+/// static SETPOINT: PiMutex<i32> = PiMutex::new(0);
+///
+/// *SETPOINT.lock() += 1;
+/// if let Some(mut setpoint) = SETPOINT.try_lock_for(Duration::from_millis(1)) {
+///     *setpoint += 1;
+/// }
+/// assert_eq!(*SETPOINT.lock(), 2);
+/// ```
+pub type PiMutex<T, S = pimutex::Adaptive> = lock_api::Mutex<RawPiMutex<S>, T>;
+
+/// Access to a locked [`PiMutex`]'s data; unlocks when dropped.
+pub type PiMutexGuard<'a, T, S = pimutex::Adaptive> = lock_api::MutexGuard<'a, RawPiMutex<S>, T>;
+
+/// Access to a part of a locked [`PiMutex`]'s data; unlocks when dropped.
+pub type MappedPiMutexGuard<'a, T, S = pimutex::Adaptive> =
+    lock_api::MappedMutexGuard<'a, RawPiMutex<S>, T>;
 
 /// The reader-writer lock without its data: 24 bytes, all zero when unlocked.
 pub type RawRwLock<C = rwsem::Lockless, W = osq::Event> = lockyard_core::RawRwLock<Linux, C, W>;

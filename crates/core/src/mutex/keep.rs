@@ -29,8 +29,9 @@ use crate::{
     wait_queue::RECALL,
 };
 
-/// A mark of the owner word: the mutex is free, and reserved for that task.
-pub(super) const KEPT: u32 = 1 << 31;
+/// A mark of the owner word: the mutex is free, and reserved for that task. Not one
+/// of the two that the kernel sets.
+pub(super) const KEPT: u32 = 1 << 29;
 const _: () = assert!(KEPT > TaskId::MAX);
 
 /// Looks at a reserved mutex before it is revoked: a keeper that comes and goes
@@ -40,7 +41,7 @@ const KEEPER_LOOKS: u32 = 3;
 impl<P: Platform> Body<P> {
     /// Takes the mutex if it is reserved for the caller.
     #[inline(always)]
-    pub(super) fn retake(&self) -> bool {
+    pub(crate) fn retake(&self) -> bool {
         // (K1); what the mutex protects the keeper has written itself
         P::kept(self.address()).is_some_and(|me| {
             let me = me.number();
@@ -54,7 +55,7 @@ impl<P: Platform> Body<P> {
     /// The owner word that kept the caller from it. Who waits for it to change
     /// must not read it again: it may be 0 by then, and stay so.
     #[inline]
-    pub(super) fn take_or_owner(&self, me: TaskId) -> Result<u32, u32> {
+    pub(crate) fn take_or_owner(&self, me: TaskId) -> Result<u32, u32> {
         loop {
             match self.take_from(0, me) {
                 Err(word) if is_free(word) => {
@@ -87,7 +88,7 @@ impl<P: Platform> Body<P> {
             return false;
         }
         P::quiesce(); // (K2)
-        let mine = self.owner.load(Relaxed) == me.number();
+        let mine = self.owner() == Some(me);
         if mine {
             P::event(Event::Revoked);
         }
@@ -105,6 +106,6 @@ impl<P: Platform> Body<P> {
 
 /// Whether the mutex is free with this owner word.
 #[inline(always)]
-pub(super) const fn is_free(owner: u32) -> bool {
+pub(crate) const fn is_free(owner: u32) -> bool {
     owner == 0 || owner & KEPT != 0
 }

@@ -4,6 +4,7 @@
 use super::{
     Body, RawMutex,
     keep::{KEPT, is_free},
+    named,
 };
 use crate::{
     osq,
@@ -26,7 +27,7 @@ const RECALL_LOOKS: u32 = 8;
 const GONE_LOOKS: u32 = 2;
 
 /// How a spin ended.
-pub(super) enum Spun {
+pub(crate) enum Spun {
     /// The mutex was taken.
     Took,
     /// The owner is off its CPU.
@@ -37,14 +38,14 @@ pub(super) enum Spun {
 
 /// Whether a spinner has set `SPINNER`, and so must clear it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Promise {
+pub(crate) enum Promise {
     None,
     Made,
 }
 
 impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// Spins in line; a promise that a glance has made goes along.
-    pub(super) fn spin(
+    pub(crate) fn spin(
         &self,
         me: TaskId,
         look: Look,
@@ -72,7 +73,7 @@ impl<P: Platform> Body<P> {
     /// Looks at the owner for about a microsecond, outside the spin queue.
     /// Returns whether that took the mutex.
     #[inline]
-    pub(super) fn glance(&self, me: TaskId, promise: &mut Promise) -> bool {
+    pub(crate) fn glance(&self, me: TaskId, promise: &mut Promise) -> bool {
         let mut looks = GLANCES;
         while looks > 0 {
             self.promise(promise);
@@ -129,7 +130,7 @@ impl<P: Platform> Body<P> {
                 && !self.retract(&mut promise)
             {
                 P::event(event);
-                return match TaskId::new(owner) {
+                return match named(owner) {
                     Some(owner) if event == Event::SpinOwnerOff => Spun::OwnerOff(owner),
                     _ => Spun::Stop,
                 };
@@ -182,7 +183,7 @@ impl<P: Platform> Body<P> {
 
     /// Takes the spinner's promise back, if it made one. Returns whether the
     /// mutex is free, so that the caller must try to take it.
-    fn retract(&self, promise: &mut Promise) -> bool {
+    pub(crate) fn retract(&self, promise: &mut Promise) -> bool {
         let made = *promise == Promise::Made;
         if made {
             self.end(promise);
@@ -201,7 +202,7 @@ impl<P: Platform> Body<P> {
         deadline: Option<Deadline>,
         also: impl Fn() -> bool,
     ) -> Option<Event> {
-        let task = TaskId::new(owner);
+        let task = named(owner);
         let mut why = None;
         for _ in 0..TURN {
             let now = P::spin_until(

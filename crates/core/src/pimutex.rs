@@ -1,0 +1,355 @@
+//! The mutex with priority inheritance for worlds in which the kernel alone can
+//! lend a priority ([`KernelPi`]): 24 bytes.
+//!
+//! It is [`RawMutex`], whose owner word is also the kernel's: while nobody who has
+//! a priority to lend waits, the kernel knows nothing of it, and it is as fast as
+//! that. What makes the kernel's own mutex slow is that each contended unlock hands
+//! it to a task that sleeps; here two ideas avoid that and keep the promise.
+//!
+//! - *Boost only where boosting means something.* A waiter that is scheduled fairly
+//!   and owns no other such mutex can lend nothing, and waits as for a plain mutex.
+//! - *One waiter spins, even if it has a priority to lend* (seed 000), as long as the
+//!   owner runs, for then lending would change nothing; then it boosts. A more urgent
+//!   one that finds it spinning boosts at once, and so is the next.
+//!
+//! # Boosting
+//!
+//! A *booster* is a waiter with a priority to lend. It waits in the kernel, which
+//! marks the owner word with [`KERNEL_WAITERS`], lends the owner its priority, and at
+//! the owner's request hands the mutex to the most urgent booster. The mark must not
+//! be overwritten by an unlock that stores 0, so before a booster goes there it sees
+//! to it that no such store comes any more:
+//!
+//! | a booster (B1) | who unlocks (B2) |
+//! |---|---|
+//! | front: set `BOOST` | test: the front has no `BOOST` |
+//! | quiesce | owner word: store 0, or `KEPT` |
+//! | is the mutex reserved? then revoke that | |
+//! | quiesce, for another that was revoking | |
+//! | wait in the kernel | |
+//!
+//! Test and store are one step towards quiesce ([`Platform::store_if`]). So either
+//! the store is there before the booster goes on, or the unlock sees `BOOST` and takes
+//! the way below; and no mutex with `BOOST` becomes reserved.
+//!
+//! `BOOST` stays until an owner that is no booster itself finds that there are none:
+//! tasks that are all boosters pay for the quiesce once. The boosters word counts
+//! them, and with [`SETTLED`] says that (B1) has been done.
+//!
+//! | an owner ends boosting (B3) | a booster (B4) |
+//! |---|---|
+//! | front: clear `BOOST` | boosters: add 1; was it `SETTLED`? |
+//! | boosters: from none to 0; if that fails, set `BOOST` again | if not, (B1) |
+//!
+//! All are read-modify-writes. A booster that comes before the owner's exchange makes
+//! it fail; one that comes after does not find `SETTLED`. Meanwhile nobody unlocks, for
+//! that is what the owner is about to do.
+//!
+//! # Unlocking while boosting
+//!
+//! The owner exchanges its number for 0, or, where the kernel has marked the word,
+//! asks the kernel. Neither is one step with a test of the front, so the argument of
+//! `mutex.rs` that no sleeper is forgotten does not hold as it stands. Instead: the
+//! owner accepts no promise but `AWAKE`. Who ends that promise sees `BOOST`, which is in
+//! the same word, and naps from then on, as long as it is the first; who leaves the
+//! queue wakes the next, so that it naps. An unlock and the end of a promise may miss
+//! each other, and then the first waiter takes the mutex a nap later.
+//!
+//! # What an owner waits for
+//!
+//! Nothing but the queue's gate, when it was itself in the queue; and the world's
+//! gates lend priorities ([`Platform::OWN_GATES`]). Spinners do not line up, for the lead
+//! of a line would have to wait for the next to link itself ([`osq::Alone`]).
+
+use core::marker::PhantomData;
+
+use crate::{
+    mutex::{Body, Leaving, Promise, RawMutex, Spun, is_free},
+    osq,
+    platform::{
+        Deadline, Event, KERNEL_WAITERS, KernelPi, LockPi, Look, Ordering::*, TaskId, Word,
+    },
+    wait_queue::{AWAKE, BOOST, Front},
+};
+
+/// A mark of the boosters word: `BOOST` is set, and no unlock from before will store
+/// to the owner word.
+const SETTLED: u32 = 1 << 31;
+
+/// Who waits in the kernel.
+pub trait Policy: Send + Sync + 'static {
+    /// Whether it is everybody.
+    const STRICT: bool;
+}
+
+/// Who has a priority to lend waits in the kernel, unless it is the one that spins.
+pub struct Adaptive;
+
+/// Whoever waits does so in the kernel, at once: for who must not rely on what this
+/// library knows of priorities.
+pub struct Strict;
+
+impl Policy for Adaptive {
+    const STRICT: bool = false;
+}
+
+impl Policy for Strict {
+    const STRICT: bool = true;
+}
+
+/// A mutual-exclusion lock whose owner runs at the priority of the most urgent task
+/// that waits for it.
+#[repr(C)]
+pub struct RawPiMutex<P: KernelPi, S = Adaptive> {
+    mutex: RawMutex<P, osq::Alone>,
+    boosters: P::U32,
+    policy: PhantomData<S>,
+}
+
+impl<P: KernelPi, S: Policy> Default for RawPiMutex<P, S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
+    /// An unlocked mutex: all its bytes are zero.
+    pub const fn new() -> Self {
+        Self {
+            mutex: RawMutex::new(),
+            boosters: P::U32::ZERO,
+            policy: PhantomData,
+        }
+    }
+
+    /// Takes the mutex if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        let taken = self.mutex.try_lock();
+        if taken {
+            P::holds();
+        }
+        taken
+    }
+
+    /// Takes the mutex, waiting as long as it takes.
+    ///
+    /// # Panics
+    /// When the caller holds it already; and when it is a booster and would wait for
+    /// itself, through other mutexes of this kind.
+    #[inline]
+    pub fn lock(&self) {
+        self.lock_or_wait(None);
+    }
+
+    /// Takes the mutex, waiting until `deadline` at the latest; returns whether it was
+    /// taken. A free mutex is taken even when the deadline has passed.
+    #[inline]
+    pub fn lock_until(&self, deadline: Deadline) -> bool {
+        self.lock_or_wait(Some(deadline))
+    }
+
+    #[inline]
+    fn lock_or_wait(&self, deadline: Option<Deadline>) -> bool {
+        let taken =
+            self.body().retake() || self.body().take(P::me()) || self.lock_contended(deadline);
+        if taken {
+            P::holds();
+        }
+        taken
+    }
+
+    /// Releases the mutex.
+    ///
+    /// # Safety
+    /// The caller holds it.
+    ///
+    /// # Panics
+    /// When the caller does not hold it after all. The mutex is as before.
+    #[inline]
+    pub unsafe fn unlock(&self) {
+        if !(P::keeps(self.body().address()) && self.body().release_kept()) {
+            self.unlock_unkept();
+        }
+        P::lets_go();
+    }
+
+    /// Whether anybody holds the mutex.
+    pub fn is_locked(&self) -> bool {
+        self.mutex.is_locked()
+    }
+
+    /// Whether the calling task holds the mutex.
+    pub fn is_mine(&self) -> bool {
+        self.mutex.is_mine()
+    }
+
+    #[inline(always)]
+    fn body(&self) -> &Body<P> {
+        self.mutex.body()
+    }
+
+    /// As in `mutex.rs`, but for who has a priority to lend.
+    #[inline(never)]
+    fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
+        let me = P::me();
+        if self.is_mine() {
+            return self.mutex.wait_for_myself(me, deadline);
+        }
+        let body = self.body();
+        P::waits(body.address());
+        if S::STRICT || body.owner().is_some_and(P::preempted) {
+            return self.boost(me, deadline);
+        }
+        let look = P::pace();
+        let mut promise = Promise::None;
+        if look == Look::Poll && !P::boosted() && body.glance(me, &mut promise) {
+            return true;
+        }
+        let spun = self.mutex.spin(me, look, promise, deadline);
+        if matches!(spun, Spun::Took) {
+            true
+        } else if P::boosts() {
+            self.boost(me, deadline)
+        } else {
+            self.mutex.lock_spun(me, look, spun, deadline)
+        }
+    }
+
+    /// Waits as a booster. Returns whether the mutex was taken.
+    #[cold]
+    fn boost(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
+        // (B4) AcqRel pairs with stop_boosting's: its `BOOST` is cleared before mine is
+        // set.
+        let settled = self.boosters.fetch_add(1, AcqRel) & SETTLED != 0;
+        let ended = if !settled && self.settle(me) {
+            LockPi::Taken
+        } else {
+            P::event(Event::Boosted);
+            P::lock_pi(&self.body().owner, deadline)
+        };
+        // (B4) Release pairs with stop_boosting's Acquire.
+        self.boosters.fetch_add(1u32.wrapping_neg(), AcqRel);
+        match ended {
+            LockPi::Taken => true,
+            LockPi::TimedOut => false,
+            LockPi::NoOwner => self.wait_for_nobody(deadline),
+            LockPi::Deadlock => {
+                assert!(
+                    deadline.is_some(),
+                    "deadlock: task {} locks the mutex at {self:p}, whose owner waits for it",
+                    me.number()
+                );
+                self.wait_for_nobody(deadline)
+            }
+        }
+    }
+
+    /// (B1). Returns whether that took the mutex.
+    fn settle(&self, me: TaskId) -> bool {
+        let body = self.body();
+        body.queue.front.fetch_or(BOOST, AcqRel); // (B1), (Q1)
+        P::quiesce(); // (B1)
+        loop {
+            let owner = body.owner.load(Relaxed); // `take_or_owner` acquires
+            if owner == 0 || !is_free(owner) {
+                break;
+            }
+            if body.take_or_owner(me).is_ok() {
+                return true;
+            }
+        }
+        P::quiesce(); // (B1)
+        // (B1) Release pairs with the Acquire of (B4).
+        self.boosters.fetch_or(SETTLED, AcqRel);
+        false
+    }
+
+    /// The mutex will not be released: that ends at the deadline, or never.
+    fn wait_for_nobody(&self, deadline: Option<Deadline>) -> bool {
+        while !deadline.is_some_and(P::passed) {
+            P::park(deadline);
+        }
+        false
+    }
+
+    #[inline(never)]
+    fn unlock_unkept(&self) {
+        let body = self.body();
+        P::about_to_write(&body.owner);
+        if !body.release_as(0) {
+            self.unlock_slow();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_slow(&self) {
+        let body = self.body();
+        let me = P::me();
+        body.check_owner(me);
+        P::gives_up(body.address());
+        let mut leaving = Leaving::default();
+        let mut boosting = false;
+        loop {
+            let front = body.queue.front();
+            let left = if !front.has(BOOST) {
+                body.leave(front, &mut leaving)
+            } else if boosting || S::STRICT || P::boosted() || !self.stop_boosting() {
+                boosting = true;
+                self.leave_boosting(front, &mut leaving)
+            } else {
+                false
+            };
+            if left {
+                break;
+            }
+        }
+        leaving.see_to::<P>();
+    }
+
+    /// (B3). Returns whether there are no boosters.
+    fn stop_boosting(&self) -> bool {
+        let body = self.body();
+        let boosters = self.boosters.load(Relaxed); // checked by the exchange
+        // A word with marks is the kernel's to release.
+        if boosters & !SETTLED != 0 || body.owner.load(Relaxed) != P::me().number() {
+            return false;
+        }
+        body.queue.front.fetch_and(!BOOST, AcqRel); // (B3), (Q1)
+        // (B3) AcqRel pairs with that of (B4).
+        let ended = self
+            .boosters
+            .compare_exchange(boosters, 0, AcqRel, Relaxed)
+            .is_ok();
+        if ended {
+            P::event(Event::BoostStopped);
+        } else {
+            body.queue.front.fetch_or(BOOST, AcqRel); // (B3), (Q1)
+        }
+        ended
+    }
+
+    /// A step of an unlock while boosting. Returns whether it was the last.
+    fn leave_boosting(&self, front: Front, leaving: &mut Leaving) -> bool {
+        let body = self.body();
+        if !front.has(AWAKE)
+            && let Some(first) = front.first()
+        {
+            if body.queue.mark(front, front.with(AWAKE)) {
+                leaving.woken = Some(first);
+            }
+            return false;
+        }
+        let owner = body.owner.load(Relaxed); // the caller's own, but for the marks
+        if owner & KERNEL_WAITERS != 0 {
+            P::event(Event::BoostEnded);
+            P::unlock_pi(&body.owner);
+            return true;
+        }
+        // (M3) Release pairs with the Acquire of who takes it next.
+        body.owner
+            .compare_exchange(owner, 0, Release, Relaxed)
+            .is_ok()
+    }
+}
