@@ -19,6 +19,7 @@ pub mod kernel_pi;
 mod pace;
 mod park;
 mod percpu;
+pub mod robust;
 mod rseq;
 mod spin;
 mod tasks;

@@ -246,7 +246,7 @@ fn register() -> TaskId {
     let me = reuse().unwrap_or_else(fresh);
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
-    record.tid.store(tid(), Relaxed); // a hint
+    record.tid.store(asked_tid(), Relaxed); // a hint to others
     let restarts = rseq::init_thread();
     KEEPER.with(|keeper| keeper.begin(restarts.then_some(me)));
     ME.set(me.number());
@@ -254,7 +254,12 @@ fn register() -> TaskId {
     me
 }
 
-fn tid() -> u32 {
+/// The kernel's number of the calling thread.
+pub fn tid() -> u32 {
+    record(me()).tid.load(Relaxed) // its own
+}
+
+fn asked_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
@@ -367,7 +372,7 @@ extern "C" fn after_fork_in_child() {
         record.inside.store(0, Relaxed); // likewise
     }
     if let Some(me) = TaskId::new(ME.get()) {
-        record(me).tid.store(tid(), Relaxed); // likewise
+        record(me).tid.store(asked_tid(), Relaxed); // likewise
     }
     // What it held by the parent's number it does not hold by its own.
     TID.set(0);

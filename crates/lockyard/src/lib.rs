@@ -38,9 +38,12 @@
 //! A handler must not lock: like glibc's, these locks are not
 //! async-signal-safe.
 
+mod robust;
+
 pub use lock_api::WaitTimeoutResult;
 pub use lockyard_core::{mutex::PATIENCE_MICROS, osq, percpu_rwsem, pimutex, rwsem};
 use lockyard_linux::{Linux, LinuxPi};
+pub use robust::{OwnerDied, RobustPiMutex};
 
 /// The mutex without its data: sixteen bytes, all zero when unlocked.
 pub type RawMutex<W = osq::Event> = lockyard_core::RawMutex<Linux, W>;
