@@ -2,7 +2,8 @@
 
 use std::{hint, sync::OnceLock};
 
-use rustix::time::{ClockId, clock_gettime};
+use lockyard_core::Deadline;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::arch;
 
@@ -10,6 +11,14 @@ use crate::arch;
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A deadline as the kernel has it.
+pub(crate) fn timespec(Deadline(ns): Deadline) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    }
 }
 
 /// What was measured when the process first spun.

@@ -22,7 +22,7 @@ pub use lockyard_core::LockPi;
 use lockyard_core::{Deadline, KERNEL_WAITERS};
 use rustix::{
     io::{self, Errno},
-    thread::futex::{self, Flags, Timespec},
+    thread::futex::{self, Flags},
     time::{ClockId, clock_gettime},
 };
 
@@ -76,8 +76,7 @@ fn has_passed(Deadline(ns): Deadline) -> bool {
 
 /// `FUTEX_LOCK_PI2`, of Linux 5.14.
 fn by_monotonic_clock(word: &AtomicU32, scope: Scope, deadline: Deadline) -> io::Result<()> {
-    let Deadline(ns) = deadline;
-    match futex::lock_pi2(word, flags(scope), Some(&timespec(ns))) {
+    match futex::lock_pi2(word, flags(scope), Some(&clock::timespec(deadline))) {
         Err(Errno::NOSYS) => by_realtime_clock(word, scope, deadline),
         done => done,
     }
@@ -89,7 +88,7 @@ fn by_realtime_clock(word: &AtomicU32, scope: Scope, deadline: Deadline) -> io::
     let left = deadline.0.saturating_sub(clock::monotonic_ns());
     let now = clock_gettime(ClockId::Realtime);
     let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-    let at = timespec(now.saturating_add(left));
+    let at = clock::timespec(Deadline(now.saturating_add(left)));
     futex::lock_pi(word, flags(scope), Some(&at))
 }
 
@@ -119,13 +118,6 @@ fn flags(scope: Scope) -> Flags {
     match scope {
         Scope::Private => Flags::PRIVATE,
         Scope::Shared => Flags::empty(),
-    }
-}
-
-fn timespec(ns: u64) -> Timespec {
-    Timespec {
-        tv_sec: (ns / 1_000_000_000) as i64,
-        tv_nsec: (ns % 1_000_000_000) as i64,
     }
 }
 

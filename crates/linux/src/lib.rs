@@ -14,6 +14,7 @@
 
 mod arch;
 pub mod clock;
+pub mod condvar;
 pub mod events;
 pub mod kernel_pi;
 mod pace;

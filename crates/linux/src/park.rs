@@ -8,8 +8,10 @@ use std::sync::atomic::{
 use lockyard_core::{Deadline, Woken};
 use rustix::{
     io::Errno,
-    thread::futex::{self, Flags, Timespec},
+    thread::futex::{self, Flags},
 };
+
+use crate::clock;
 
 const EMPTY: u32 = 0;
 const TOKEN: u32 = 1;
@@ -33,10 +35,7 @@ pub fn park(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
 }
 
 fn sleep(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
-    let timeout = deadline.map(|Deadline(ns)| Timespec {
-        tv_sec: (ns / 1_000_000_000) as i64,
-        tv_nsec: (ns % 1_000_000_000) as i64,
-    });
+    let timeout = deadline.map(clock::timespec);
     while parker.load(Relaxed) == PARKED {
         match futex::wait_bitset(
             parker,

@@ -42,6 +42,7 @@ mod robust;
 
 pub use lock_api::WaitTimeoutResult;
 pub use lockyard_core::{mutex::PATIENCE_MICROS, osq, percpu_rwsem, pimutex, rwsem};
+pub use lockyard_linux::condvar::RawPiCondvar;
 use lockyard_linux::{Linux, LinuxPi};
 pub use robust::{OwnerDied, RobustPiMutex};
 
@@ -141,6 +142,31 @@ pub type PiMutexGuard<'a, T, S = pimutex::Adaptive> = lock_api::MutexGuard<'a, R
 /// Access to a part of a locked [`PiMutex`]'s data; unlocks when dropped.
 pub type MappedPiMutexGuard<'a, T, S = pimutex::Adaptive> =
     lock_api::MappedMutexGuard<'a, RawPiMutex<S>, T>;
+
+/// A condition variable that wakes by priority: eight bytes, all zero when nobody
+/// waits.
+///
+/// A notification wakes the waiter of the highest real-time priority, and of equals
+/// the one that has waited longest. `RawPiCondvar` says what that is worth, and when
+/// to notify with the mutex held. `notify_one` returns `false` and `notify_all` 0, for
+/// nobody knows whom the kernel woke, and a waiter may wake without a notification:
+/// wait in a loop, or with `wait_while`.
+///
+/// ```
+/// use lockyard::{PiCondvar, PiMutex};
+///
+/// static READY: PiMutex<bool> = PiMutex::new(false);
+/// static CHANGED: PiCondvar = PiCondvar::new();
+///
+/// let waiter = std::thread::spawn(|| {
+///     let mut ready = READY.lock();
+///     CHANGED.wait_while(&mut ready, |ready| !*ready);
+/// });
+/// *READY.lock() = true;
+/// CHANGED.notify_one();
+/// waiter.join().unwrap();
+/// ```
+pub type PiCondvar<M = RawPiMutex> = lock_api::Condvar<RawPiCondvar<M>>;
 
 /// The reader-writer lock without its data: 24 bytes, all zero when unlocked.
 pub type RawRwLock<C = rwsem::Lockless, W = osq::Event> = lockyard_core::RawRwLock<Linux, C, W>;
