@@ -11,6 +11,9 @@
 //! | release without a barrier | a restartable sequence, and `membarrier` for who must see it |
 //! | sleep, wake | a futex in the record |
 //! | lend my priority | the kernel's priority-inheriting futex |
+//!
+//! Three modules are no answers to locks of core: [`kernel_pi`], [`robust`] and
+//! [`condvar`] are the kernel's own queues, by priority.
 
 mod arch;
 pub mod clock;
