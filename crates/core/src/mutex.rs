@@ -75,10 +75,12 @@
 //! CPU would gain nothing from the mutex; for it, spinners let others run.
 
 mod keep;
+mod leaving;
 mod spin;
 
 use keep::KEPT;
-pub(crate) use keep::is_free;
+pub(crate) use keep::{is_free, named};
+pub(crate) use leaving::Leaving;
 pub(crate) use spin::{Promise, Spun};
 
 use crate::{
@@ -86,10 +88,6 @@ use crate::{
     platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
     wait_queue::{AWAKE, BOOST, Entered, Front, HANDOFF, RECALL, SPINNER, WaitQueue},
 };
-
-/// How long the keeper of a mutex that was recalled stays away from it, in
-/// looks: a hand-over, so that who recalled it gets it.
-const RECALLED_LOOKS: u32 = 5;
 
 /// How long a waiter may be overtaken, in microseconds.
 pub const PATIENCE_MICROS: u32 = 4_000;
@@ -121,13 +119,6 @@ pub struct RawMutex<P: Platform, W = osq::Event> {
 pub(crate) struct Body<P: Platform> {
     pub(crate) owner: P::U32,
     pub(crate) queue: WaitQueue<P>,
-}
-
-/// Whom a slow unlock has to see to, once the mutex is released.
-#[derive(Default)]
-pub(crate) struct Leaving {
-    pub(crate) woken: Option<TaskId>,
-    pub(crate) recalled: bool,
 }
 
 impl<P: Platform, W: osq::Wait<P>> Default for RawMutex<P, W> {
@@ -552,9 +543,9 @@ impl<P: Platform> Body<P> {
         let heir = self.queue.enter(|queue| {
             self.bury(&queue);
             let first = queue.first()?;
+            let mine = P::me().number();
             // (M3) Release pairs with the Acquire in wait_first and cancel. It fails
             // only where the kernel marks the word.
-            let mine = P::me().number();
             self.owner
                 .compare_exchange(mine, first.number(), Release, Relaxed)
                 .ok()?;
@@ -580,33 +571,4 @@ impl<P: Platform> Body<P> {
             me.number()
         );
     }
-}
-
-impl Leaving {
-    /// Wakes who was found, and pauses for who recalled the mutex, which may be gone.
-    pub(crate) fn see_to<P: Platform>(self) {
-        if let Some(first) = self.woken {
-            P::event(Event::WokeFirst);
-            P::unpark(first);
-            P::yield_to(first);
-        } else if self.recalled {
-            P::event(Event::Recalled);
-            let mine = &P::task(P::me()).wait.since;
-            // Nobody writes to it: a pause.
-            P::spin_until(
-                mine,
-                Relaxed,
-                Look::Poll,
-                RECALLED_LOOKS,
-                |_| false,
-                || false,
-            );
-        }
-    }
-}
-
-/// The task that an owner word names, whether it has the mutex or has it reserved.
-#[inline(always)]
-pub(crate) const fn named(owner: u32) -> Option<TaskId> {
-    TaskId::new(owner & TaskId::MAX)
 }

@@ -310,6 +310,7 @@ fn boosting_ends_with_the_boosters() {
             assert!(become_realtime(2));
             drop(mutex.lock());
         });
+        counts.until(Event::Boosted, 1);
         until_priority(2);
         drop(held);
     });

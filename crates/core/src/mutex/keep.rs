@@ -109,3 +109,9 @@ impl<P: Platform> Body<P> {
 pub(crate) const fn is_free(owner: u32) -> bool {
     owner == 0 || owner & KEPT != 0
 }
+
+/// The task that an owner word names, whether it has the mutex or has it reserved.
+#[inline(always)]
+pub(crate) const fn named(owner: u32) -> Option<TaskId> {
+    TaskId::new(owner & TaskId::MAX)
+}

@@ -3,8 +3,7 @@
 
 use super::{
     Body, RawMutex,
-    keep::{KEPT, is_free},
-    named,
+    keep::{KEPT, is_free, named},
 };
 use crate::{
     osq,
