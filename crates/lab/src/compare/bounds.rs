@@ -1,24 +1,18 @@
 //! What our locks for readers and writers promise, held against what was
 //! measured. Nothing here is built on a number that another run had.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use super::{
     Raw,
+    bound::{self, Bound, ROUNDS, Side},
     gauges::{self, LIMIT, LOOP},
     idle::Idle,
     plan::{MANY_READERS, Point},
     summary::{PointSummary, median},
     verdict::{LongestWait, Verdict},
 };
-use crate::{
-    failure::Failure,
-    format,
-    record::{Record, rounded},
-    screen,
-};
+use crate::{failure::Failure, format, record::Record, screen};
 
 /// The two locks of ours that promise something.
 const PERCPU: &str = "percpu";
@@ -34,37 +28,6 @@ const MEAN: f64 = 1.05;
 const LONGEST_MS: f64 = 50.0;
 /// `percpu`'s writer waits no longer, in membarriers, while readers are idle.
 const MEMBARRIERS: f64 = 5.0;
-
-/// What fewer rounds say, an interrupt having come, is not judged.
-const ROUNDS: usize = 3;
-
-/// The side of a number that a promise is on.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// It is no more than this.
-    AtMost(f64),
-    /// It is no less than this.
-    AtLeast(f64),
-}
-
-/// A promise and what was measured of it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Bound {
-    /// Its name.
-    pub bound: &'static str,
-    /// What it is about.
-    pub what: String,
-    /// Whether it holds; null when it was not measured.
-    pub holds: Option<bool>,
-    /// What was measured; null when nothing was.
-    pub measured: Option<f64>,
-    /// What was promised.
-    #[serde(flatten)]
-    pub side: Side,
-    /// What it was made of.
-    pub numbers: BTreeMap<&'static str, f64>,
-}
 
 /// All of them.
 #[derive(Clone, Debug, Serialize)]
@@ -104,13 +67,8 @@ impl Bounds {
             longest_wait(evidence),
             idle(evidence),
         ]);
-        let any = |holds| bounds.iter().any(|bound| bound.holds == holds);
         Self {
-            holds: match (any(Some(false)), any(None)) {
-                (true, _) => Some(false),
-                (false, true) => None,
-                (false, false) => Some(true),
-            },
+            holds: bound::hold(&bounds),
             longest_writer_waits: longest_waits(evidence.timed),
             bounds,
         }
@@ -121,93 +79,12 @@ impl Bounds {
     /// # Errors
     /// Some are.
     pub fn check(&self) -> Result<(), Failure> {
-        let missed = self
-            .bounds
-            .iter()
-            .filter(|bound| bound.holds == Some(false));
-        let names: Vec<_> = missed.map(|bound| bound.bound).collect();
-        match names.len() {
-            0 => Ok(()),
-            n => Err(Failure::Check(format!(
-                "{n} of {} bounds missed: {}",
-                self.bounds.len(),
-                names.join(", ")
-            ))),
-        }
+        bound::check(&self.bounds)
     }
 
     /// The bounds for people.
     pub fn text(&self) -> String {
-        let mut text = waits_text(&self.longest_writer_waits);
-        text += "\nBounds\n";
-        for bound in &self.bounds {
-            text += &bound.text();
-        }
-        text
-    }
-}
-
-impl Bound {
-    fn new(
-        bound: &'static str,
-        what: impl Into<String>,
-        side: Side,
-        measured: Option<f64>,
-        numbers: impl IntoIterator<Item = (&'static str, f64)>,
-    ) -> Self {
-        let numbers = numbers.into_iter().map(|(name, n)| (name, rounded(n, 1e3)));
-        let measured = measured.map(|measured| rounded(measured, 1e4));
-        Self {
-            bound,
-            what: what.into(),
-            holds: measured.map(|measured| side.has(measured)),
-            measured,
-            side,
-            numbers: numbers.collect(),
-        }
-    }
-
-    fn text(&self) -> String {
-        let (bound, what) = (self.bound, &self.what);
-        let side = match self.side {
-            Side::AtMost(most) => format!("at most {most}"),
-            Side::AtLeast(least) => format!("at least {least}"),
-        };
-        let Some(measured) = self.measured else {
-            return format!("  {bound}: NOT MEASURED\n    {what}: {side}\n");
-        };
-        let verdict = if self.holds == Some(true) {
-            "holds"
-        } else {
-            "MISSED"
-        };
-        let measured = number(measured);
-        let numbers = self.numbers.iter();
-        let numbers: Vec<_> = numbers
-            .map(|(name, n)| format!("{name} {}", number(*n)))
-            .collect();
-        let lines = numbers
-            .chunks(4)
-            .map(|some| format!("    {}\n", some.join(", ")));
-        format!("  {bound}: {verdict}\n    {what}: {measured}, {side}\n")
-            + &lines.collect::<String>()
-    }
-}
-
-fn number(n: f64) -> String {
-    if n >= 0.0 && n.fract() == 0.0 {
-        format::count(n as u64)
-    } else {
-        format::number(n)
-    }
-}
-
-impl Side {
-    fn has(self, number: f64) -> bool {
-        match self {
-            Self::AtMost(most) => number <= most,
-            Self::AtLeast(least) => number >= least,
-        }
+        waits_text(&self.longest_writer_waits) + &bound::text(&self.bounds)
     }
 }
 

@@ -5,6 +5,7 @@
 //! lock once, in an order shuffled anew, and what is compared are medians over
 //! the rounds and runs of the same round, which are neighbours in time.
 
+mod bound;
 mod bounds;
 mod gauges;
 mod ground;

@@ -3,7 +3,8 @@
 use super::{
     super::{
         Raw,
-        bounds::{Bound, Bounds, Evidence},
+        bound::Bound,
+        bounds::{Bounds, Evidence},
         gauges,
         idle::Idle,
         plan::Point,
