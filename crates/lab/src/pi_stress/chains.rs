@@ -11,7 +11,7 @@ use lockyard_torture::{
 };
 use serde::Serialize;
 
-use super::{Plan, Throttling, hung, say_interrupted};
+use super::{Plan, Scene, Throttling, hung, policy, say_interrupted};
 use crate::{
     failure::Failure,
     format, measure,
@@ -29,7 +29,8 @@ const SIMULATED: Duration = Duration::from_millis(10);
 /// The deepest chain.
 const DEEPEST: usize = 8;
 
-fn shapes() -> impl ExactSizeIterator<Item = Shape> {
+/// What is measured, one row each.
+pub fn shapes() -> impl ExactSizeIterator<Item = Shape> {
     let all: Vec<_> = (1..=DEEPEST)
         .map(Shape::Chain)
         .chain([Shape::Forest])
@@ -39,7 +40,7 @@ fn shapes() -> impl ExactSizeIterator<Item = Shape> {
 
 /// Measures each lock.
 pub(super) fn run(plan: &Plan<'_>) -> Result<(), Failure> {
-    let default = match plan.place {
+    let default = match plan.scene.place {
         Place::Here => SECONDS,
         Place::Simulated(_) => SIMULATED,
     };
@@ -63,7 +64,7 @@ fn all(plan: &Plan<'_>, duration: Duration, screen: &Screen) -> Result<(), Failu
                 "Running pi-stress --chains with {} [runtime = {}s each, {}, limit = {}ms]\n",
                 lock.name,
                 duration.as_secs_f64(),
-                plan.policy(),
+                policy(plan.args.rr),
                 plan.args.limit.as_millis()
             );
             screen.print(&(title + &table(&rows)))?;
@@ -94,11 +95,10 @@ fn rows(
             round_robin: plan.args.rr,
             duration,
             limit: plan.args.limit,
-            seed: plan.args.seed,
+            seed: plan.scene.seed,
             hung: &|tasks| hung(lock.name, tasks),
         };
-        let measured = measure::chains(&plan.place, lock, &config)?;
-        let row = Row::new(plan, lock.name, &config, &measured);
+        let row = Row::measure(&plan.scene, lock, &config)?;
         screen.ended();
         let last = row.unbounded || interrupted();
         rows.push(row);
@@ -109,7 +109,8 @@ fn rows(
     Ok(rows)
 }
 
-fn named(shape: Shape) -> String {
+/// What a shape is called.
+pub fn named(shape: Shape) -> String {
     match shape {
         Shape::Chain(depth) => format!("chain of {depth}"),
         Shape::Forest => "random trees".into(),
@@ -118,20 +119,20 @@ fn named(shape: Shape) -> String {
 
 /// One row, as `--json` prints it: the field order is part of the interface.
 #[derive(Clone, Serialize)]
-struct Row {
+pub struct Row {
     world: World,
-    lock: &'static str,
+    pub lock: &'static str,
     /// Locks from the high thread to the owner that runs; null for random trees.
-    depth: Option<usize>,
+    pub depth: Option<usize>,
     policy: &'static str,
     limit_ms: u64,
-    rounds: u64,
+    pub rounds: u64,
     /// From the high thread's call until the owner ran.
-    owner_runs: Times,
+    pub owner_runs: Times,
     /// From the high thread's call until it had its lock.
-    high_has_it: Times,
+    pub high_has_it: Times,
     /// Whether the high thread waited beyond the limit.
-    unbounded: bool,
+    pub unbounded: bool,
     seed: u64,
     #[serde(flatten)]
     throttling: Throttling,
@@ -142,10 +143,10 @@ struct Row {
 
 /// Times that were measured; null when none was.
 #[derive(Clone, Serialize)]
-struct Times {
-    p50_ns: Option<u64>,
-    p99_ns: Option<u64>,
-    max_ns: Option<u64>,
+pub struct Times {
+    pub p50_ns: Option<u64>,
+    pub p99_ns: Option<u64>,
+    pub max_ns: Option<u64>,
 }
 
 impl Times {
@@ -164,34 +165,43 @@ impl Times {
 }
 
 impl Row {
+    /// Measures a lock.
+    ///
+    /// # Errors
+    /// A thread panicked; in a simulation, also when they never ended.
+    pub fn measure(scene: &Scene, lock: &Entry, config: &Config<'_>) -> Result<Self, Failure> {
+        let measured = measure::chains(&scene.place, lock, config)?;
+        Ok(Self::new(scene, lock.name, config, &measured))
+    }
+
     fn new(
-        plan: &Plan<'_>,
+        scene: &Scene,
         lock: &'static str,
         config: &Config<'_>,
         (report, stats): &(Report, Option<Stats>),
     ) -> Self {
         let rounds = report.waits.len();
-        let simulation = match (&plan.place, stats) {
+        let simulation = match (&scene.place, stats) {
             (Place::Simulated(machine), Some(stats)) => {
                 Some(Simulation::new(&machine.name, stats, rounds))
             }
             _ => None,
         };
         Self {
-            world: plan.place.world(),
+            world: scene.place.world(),
             lock,
             depth: match config.shape {
                 Shape::Chain(depth) => Some(depth),
                 Shape::Forest => None,
             },
-            policy: plan.policy(),
+            policy: policy(config.round_robin),
             limit_ms: config.limit.as_millis() as u64,
             rounds,
             owner_runs: Times::new(&report.owner_runs),
             high_has_it: Times::new(&report.waits),
             unbounded: report.unbounded,
             seed: config.seed,
-            throttling: plan.throttling,
+            throttling: scene.throttling,
             simulation,
         }
     }

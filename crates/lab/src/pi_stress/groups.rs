@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use lockyard_torture::{interrupted, pistress::Config};
 
-use super::{Plan, hung, record::Record, say_interrupted};
+use super::{Plan, Record, hung, policy, say_interrupted};
 use crate::{
     failure::Failure,
-    measure,
     place::Place,
     registry::Entry,
     screen::{self, Screen},
@@ -32,6 +31,15 @@ pub(super) fn run(plan: &Plan<'_>) -> Result<(), Failure> {
     done
 }
 
+/// How many groups there are when nothing else is asked for, and the medium threads
+/// of each.
+pub fn usual(pinned: bool, cpus: usize) -> (usize, usize) {
+    match pinned {
+        true => (cpus.saturating_sub(1).max(1), 1),
+        false => (1, cpus),
+    }
+}
+
 /// What the flags ask of the groups.
 struct Groups<'a> {
     plan: &'a Plan<'a>,
@@ -44,11 +52,7 @@ impl<'a> Groups<'a> {
     fn new(plan: &'a Plan<'a>) -> Result<Self, Failure> {
         let args = plan.args;
         let pinned = args.pinned || !args.unpinned;
-        let cpus = plan.cpus();
-        let (default, mediums) = match pinned {
-            true => (cpus.saturating_sub(1).max(1), 1),
-            false => (1, cpus),
-        };
+        let (default, mediums) = usual(pinned, plan.scene.cpus());
         let number = args.groups.unwrap_or(default);
         let threads = number * (2 + mediums);
         if threads > MAX_THREADS {
@@ -57,8 +61,8 @@ impl<'a> Groups<'a> {
                 MAX_THREADS / (2 + mediums)
             )));
         }
-        plan.place.can_start(threads)?;
-        let duration = match (&plan.place, args.inversions) {
+        plan.scene.place.can_start(threads)?;
+        let duration = match (&plan.scene.place, args.inversions) {
             (_, Some(_)) => LONG,
             (Place::Here, None) => SECONDS,
             (Place::Simulated(_), None) => SIMULATED,
@@ -98,7 +102,7 @@ impl<'a> Groups<'a> {
     }
 
     fn one(&self, lock: &Entry) -> Result<Record, Failure> {
-        let Plan { args, place, .. } = self.plan;
+        let Plan { args, scene, .. } = self.plan;
         let config = Config {
             groups: self.number,
             pinned: !args.unpinned,
@@ -109,8 +113,7 @@ impl<'a> Groups<'a> {
             limit: Some(args.limit),
             hung: &|tasks| hung(lock.name, tasks),
         };
-        let measured = measure::pi_stress(place, lock, &config, args.seed)?;
-        Ok(Record::new(self.plan, lock.name, &config, &measured))
+        Record::measure(scene, lock, &config)
     }
 
     fn title(&self, lock: &Entry) -> String {
@@ -127,7 +130,7 @@ impl<'a> Groups<'a> {
             lock.name,
             self.number,
             if args.unpinned { "unpinned" } else { "pinned" },
-            self.plan.policy(),
+            policy(args.rr),
             args.limit.as_millis()
         )
     }

@@ -10,6 +10,7 @@ use std::{process::exit, time::Duration};
 use lockyard_torture::{Host, Native, Policy, interrupted, pistress};
 use serde::Serialize;
 
+use self::record::Record;
 use crate::{
     failure::Failure,
     machine, measure,
@@ -95,7 +96,7 @@ pub struct Args {
 /// Stresses each lock.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
-    if let (Some(line), false) = (plan.throttling.line(), args.json) {
+    if let (Some(line), false) = (plan.scene.throttling.line(), args.json) {
         screen::print(&line)?;
     }
     if args.chains {
@@ -108,41 +109,39 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 /// What the flags ask for.
 struct Plan<'a> {
     args: &'a Args,
-    place: Place,
+    scene: Scene,
     locks: Vec<Entry>,
-    throttling: Throttling,
 }
 
-impl<'a> Plan<'a> {
-    fn new(args: &'a Args) -> Result<Self, Failure> {
-        let place = args.place.place()?;
-        let locks = registry::named(&args.lock, place.world())?;
+/// What all runs of a command have in common.
+pub struct Scene {
+    pub place: Place,
+    /// How much of a CPU real-time threads have there.
+    pub throttling: Throttling,
+    /// Seed of the trees, and of the simulated machine.
+    pub seed: u64,
+}
+
+impl Scene {
+    /// There, with that seed.
+    ///
+    /// # Errors
+    /// It is this machine, and this user may not have real-time threads: a line
+    /// says what to grant.
+    pub fn new(place: Place, seed: u64) -> Result<Self, String> {
         let here = matches!(place, Place::Here);
         if here {
-            let allowed = measure::may_schedule(Policy::Fifo(pistress::ABOVE));
-            allowed.map_err(|why| Failure::Usage(format!("pi-stress: {why}")))?;
+            measure::may_schedule(Policy::Fifo(pistress::ABOVE))?;
         }
-        let throttling = here.then(Throttling::here).unwrap_or_default();
         Ok(Self {
-            args,
             place,
-            locks,
-            throttling,
+            throttling: here.then(Throttling::here).unwrap_or_default(),
+            seed,
         })
     }
 
-    fn screen(&self, runs: usize, each: Duration) -> Screen {
-        let planned = each.saturating_mul(runs as u32);
-        let known = matches!(self.place, Place::Here) && self.args.inversions.is_none();
-        Screen::new(runs as u64, known.then_some(planned))
-    }
-
-    fn policy(&self) -> &'static str {
-        if self.args.rr { "rr" } else { "fifo" }
-    }
-
     /// The CPUs that threads may run on.
-    fn cpus(&self) -> usize {
+    pub fn cpus(&self) -> usize {
         match &self.place {
             Place::Here => Native::cpus().len(),
             Place::Simulated(machine) => machine.cpus(),
@@ -150,8 +149,32 @@ impl<'a> Plan<'a> {
     }
 }
 
+impl<'a> Plan<'a> {
+    fn new(args: &'a Args) -> Result<Self, Failure> {
+        let place = args.place.place()?;
+        let locks = registry::named(&args.lock, place.world())?;
+        let scene = Scene::new(place, args.seed);
+        Ok(Self {
+            args,
+            scene: scene.map_err(|why| Failure::Usage(format!("pi-stress: {why}")))?,
+            locks,
+        })
+    }
+
+    fn screen(&self, runs: usize, each: Duration) -> Screen {
+        let planned = each.saturating_mul(runs as u32);
+        let known = matches!(self.scene.place, Place::Here) && self.args.inversions.is_none();
+        Screen::new(runs as u64, known.then_some(planned))
+    }
+}
+
+/// How the threads are scheduled.
+fn policy(round_robin: bool) -> &'static str {
+    if round_robin { "rr" } else { "fifo" }
+}
+
 /// What becomes of a lock whose threads hang.
-fn hung(lock: &str, tasks: &str) {
+pub fn hung(lock: &str, tasks: &str) {
     screen::log(&format!("{lock} hangs: {tasks}"));
     // Nobody can join threads that wait for ever.
     exit(1);
@@ -169,7 +192,7 @@ fn say_interrupted(screen: &Screen, of: usize) {
 
 /// How much of a CPU the kernel leaves to real-time threads.
 #[derive(Clone, Copy, Default, Serialize)]
-struct Throttling {
+pub struct Throttling {
     /// In each period they run for so long at most; -1: for all of it; null where
     /// the kernel does not say.
     rt_runtime_us: Option<i64>,
@@ -189,7 +212,7 @@ impl Throttling {
     }
 
     /// What a reader of waits should know of it.
-    fn line(&self) -> Option<String> {
+    pub fn line(&self) -> Option<String> {
         let (runtime, period) = (self.rt_runtime_us?, self.rt_period_us?);
         (0..period).contains(&runtime).then(|| {
             format!(

@@ -4,15 +4,18 @@ use lockyard_sim::Stats;
 use lockyard_torture::pistress::{Config, Report};
 use serde::Serialize;
 
-use super::{Plan, Throttling};
-use crate::{format, place::Place, record::rounded, simulation::Simulation, values::World};
+use super::{Scene, Throttling, policy};
+use crate::{
+    failure::Failure, format, measure, place::Place, record::rounded, registry::Entry,
+    simulation::Simulation, values::World,
+};
 
 /// One run, as `--json` prints it: the field order is part of the interface.
 #[derive(Clone, Serialize)]
-pub(super) struct Record {
+pub struct Record {
     world: World,
-    lock: &'static str,
-    groups: usize,
+    pub lock: &'static str,
+    pub groups: usize,
     pinned: bool,
     policy: &'static str,
     limit_ms: u64,
@@ -20,18 +23,18 @@ pub(super) struct Record {
     seconds: f64,
     /// Those that were resolved, of all groups.
     inversions: u64,
-    inversions_per_s: f64,
+    pub inversions_per_s: f64,
     /// How long the high threads waited; null when none did.
-    wait_p50_ns: Option<u64>,
+    pub wait_p50_ns: Option<u64>,
     wait_p99_ns: Option<u64>,
     wait_p999_ns: Option<u64>,
-    wait_max_ns: Option<u64>,
+    pub wait_max_ns: Option<u64>,
     /// How often a medium thread ran while a high one waited, and for how long at
     /// most.
     inverted: u64,
     longest_inversion_ns: u64,
     /// The group, from 0, whose high thread waited beyond the limit; or null.
-    unbounded_group: Option<usize>,
+    pub unbounded_group: Option<usize>,
     seed: u64,
     #[serde(flatten)]
     throttling: Throttling,
@@ -41,8 +44,17 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn new(
-        plan: &Plan<'_>,
+    /// Measures a lock.
+    ///
+    /// # Errors
+    /// A thread panicked; in a simulation, also when they never ended.
+    pub fn measure(scene: &Scene, lock: &Entry, config: &Config<'_>) -> Result<Self, Failure> {
+        let measured = measure::pi_stress(&scene.place, lock, config, scene.seed)?;
+        Ok(Self::new(scene, lock.name, config, &measured))
+    }
+
+    fn new(
+        scene: &Scene,
         lock: &'static str,
         config: &Config<'_>,
         (report, stats): &(Report, Option<Stats>),
@@ -51,19 +63,19 @@ impl Record {
         let seconds = report.elapsed_ns as f64 / 1e9;
         let waits = &report.waits;
         let wait = |quantile| (!waits.is_empty()).then(|| waits.value_at_quantile(quantile));
-        let simulation = match (&plan.place, stats) {
+        let simulation = match (&scene.place, stats) {
             (Place::Simulated(machine), Some(stats)) => {
                 Some(Simulation::new(&machine.name, stats, total))
             }
             _ => None,
         };
         Self {
-            world: plan.place.world(),
+            world: scene.place.world(),
             lock,
             groups: config.groups,
             pinned: config.pinned,
-            policy: plan.policy(),
-            limit_ms: plan.args.limit.as_millis() as u64,
+            policy: policy(config.round_robin),
+            limit_ms: config.limit.unwrap_or_default().as_millis() as u64,
             seconds,
             inversions: total,
             inversions_per_s: rounded(total as f64 / seconds.max(1e-9), 1e1),
@@ -74,14 +86,14 @@ impl Record {
             inverted: report.inverted,
             longest_inversion_ns: report.longest_inversion_ns,
             unbounded_group: report.unbounded,
-            seed: plan.args.seed,
-            throttling: plan.throttling,
+            seed: scene.seed,
+            throttling: scene.throttling,
             simulation,
         }
     }
 
     /// The lines of rt-tests, and what it does not measure.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let waits = [
             self.wait_p50_ns,
             self.wait_p99_ns,
@@ -107,7 +119,7 @@ impl Record {
     }
 
     /// What to say of the lock, if it failed.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<String> {
         let group = self.unbounded_group?;
         Some(format!(
             "{}: the high thread of group {group} waited for more than {} ms while the medium \
