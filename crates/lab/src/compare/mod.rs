@@ -19,7 +19,7 @@ mod tables;
 mod tests;
 mod verdict;
 
-use std::{path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use lockyard_torture::interrupted;
 use serde::Serialize;
@@ -115,6 +115,19 @@ pub struct Args {
     json: bool,
 }
 
+impl Args {
+    fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.full { 7 } else { 3 })
+    }
+
+    fn works(&self, default: &[Work]) -> Vec<Work> {
+        match self.points[..] {
+            [] => default.to_vec(),
+            _ => values::distinct(&self.points),
+        }
+    }
+}
+
 /// A run and the round that it belongs to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Raw {
@@ -142,13 +155,7 @@ type Judged = (Vec<PointSummary>, Verdict);
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     plan.place.can_start(plan.most_threads())?;
-    let create = |directory: &PathBuf| Out::create(directory, "machine.json");
-    let mut out = args.out.as_ref().map(create).transpose()?;
-
-    let machine = Ground::of(&plan.place);
-    if let Some(out) = &mut out {
-        out.machine(&machine.json())?;
-    }
+    let (machine, mut out) = open(args, &plan.place)?;
     if !args.json {
         screen::print(&plan.text(&machine))?;
     }
@@ -158,21 +165,38 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     // Whatever ended the measurement, what it measured is not lost.
     let judged = judge(&plan, &runs, machine.clock_ns());
     let bounds = plan.bounded().then(|| bounds(&plan, &runs, &judged));
-    let objects = objects(&judged, bounds.as_ref());
-    let written = match &mut out {
-        Some(out) => out.summary(&objects),
-        None => Ok(()),
-    };
-    let text = if args.json {
-        objects
-    } else {
+    let text = || {
         let every = summary::summarise(&runs.raws, &plan.names(), machine.clock_ns());
         text(&judged, &every, bounds.as_ref())
     };
-    screen::print(&text)?;
+    let shown = show(args, out, objects(&judged, bounds.as_ref()), text);
     measured?;
-    written?;
+    shown?;
     bounds.map_or(Ok(()), |bounds| bounds.check())
+}
+
+/// The machine, and the files of `--out`, if it was asked for, with the machine's in
+/// them.
+fn open(args: &Args, place: &Place) -> Result<(Ground, Option<Out>), Failure> {
+    let create = |directory: &PathBuf| Out::create(directory, "machine.json");
+    let mut out = args.out.as_ref().map(create).transpose()?;
+    let machine = Ground::of(place);
+    if let Some(out) = &mut out {
+        out.machine(&machine.json())?;
+    }
+    Ok((machine, out))
+}
+
+/// Writes the objects, and prints them or the text.
+fn show(
+    args: &Args,
+    out: Option<Out>,
+    objects: String,
+    text: impl FnOnce() -> String,
+) -> io::Result<()> {
+    let written = out.map_or(Ok(()), |mut out| out.summary(&objects));
+    screen::print(&if args.json { objects } else { text() })?;
+    written
 }
 
 fn judge(plan: &Plan, runs: &Runs, clock_ns: u64) -> Vec<Judged> {

@@ -115,18 +115,23 @@ pub struct Plan {
     /// The locks that are compared, and then those they are compared with.
     pub locks: Vec<Entry>,
     /// How many are compared.
-    subjects: usize,
+    pub subjects: usize,
     /// The grid: for each work and percentage of readers, each number of threads.
     pub points: Vec<Point>,
     /// How often each lock runs at each point.
     pub rounds: u32,
     /// Seed of the order and of the sampling.
     pub seed: u64,
-    left_out: Vec<LeftOut>,
-    seconds: Option<Duration>,
-    full: bool,
+    /// The rivals that cannot run here.
+    pub left_out: Vec<LeftOut>,
+    /// What all runs together should last when nothing else is asked for.
+    pub budget: Duration,
+    /// How long each lasts, where that was asked for.
+    pub seconds: Option<Duration>,
+    /// Whether it is the long form.
+    pub full: bool,
     /// Whether locks for readers and writers are compared.
-    rw: bool,
+    pub rw: bool,
 }
 
 impl Plan {
@@ -153,9 +158,10 @@ impl Plan {
             locks,
             subjects,
             points: points(args, &threads),
-            rounds: args.rounds.unwrap_or(if args.full { 7 } else { 3 }),
+            rounds: args.rounds(),
             seed: args.seed,
             left_out,
+            budget: BUDGET,
             seconds: args.seconds,
             full: args.full,
             rw: args.rw,
@@ -251,7 +257,7 @@ impl Plan {
     /// How long a run lasts. A simulated one never asks how fast this machine
     /// is: the same command gives the same output.
     fn duration(&self, threads: usize) -> Duration {
-        let share = BUDGET.div_f64(self.shares());
+        let share = self.budget.div_f64(self.shares());
         let oversubscribed = threads > self.place.cpus();
         let default = match (&self.place, self.full) {
             (Place::Here, false) => share.clamp(SHORTEST, LONGEST),
@@ -352,11 +358,7 @@ impl Plan {
 
 /// The grid that the flags ask for.
 fn points(args: &Args, threads: &[usize]) -> Vec<Point> {
-    let works = match (&args.points[..], args.rw) {
-        ([], false) => WORKS.to_vec(),
-        ([], true) => RW_WORKS.to_vec(),
-        (named, _) => values::distinct(named),
-    };
+    let works = args.works(if args.rw { &RW_WORKS } else { &WORKS });
     let of = |work| {
         threads
             .iter()

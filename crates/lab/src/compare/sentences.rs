@@ -15,8 +15,9 @@ pub fn text(v: &Verdict) -> String {
         section(&mut lines, &losses(v), &v.losses, outcome);
         if !v.ties.is_empty() {
             let head = format!(
-                "{} is level with the best rival at {}:",
+                "{} is level with {} at {}:",
                 v.lock,
+                rival(v),
                 of(v.ties.len(), v)
             );
             section(&mut lines, &head, &v.ties, outcome);
@@ -72,7 +73,7 @@ fn means(lines: &mut Vec<String>, v: &Verdict) {
         Some(ratio) => format!("{ratio:.2}x"),
         None => "not measured".into(),
     };
-    lines.push("Geometric mean of the ratio to the best rival:".into());
+    lines.push(format!("Geometric mean of the ratio to {}:", rival(v)));
     lines.push(format!(
         "  with 2 or more threads: {}",
         mean(v.geomean_ratio_multi)
@@ -123,9 +124,13 @@ fn listed(names: &[&str]) -> String {
 
 fn tails(v: &Verdict) -> String {
     match v.longer_tails.len() {
-        0 => "Its p99.9 wait is nowhere longer than that of the best rival.".into(),
+        0 => format!(
+            "Its p99.9 wait is nowhere longer than that of {}.",
+            rival(v)
+        ),
         n => format!(
-            "Its p99.9 wait is longer than that of the best rival at {}:",
+            "Its p99.9 wait is longer than that of {} at {}:",
+            rival(v),
             of(n, v)
         ),
     }
@@ -159,6 +164,14 @@ fn spread(v: &Verdict) -> String {
         v.lock,
         100.0 * v.worst_spread,
     )
+}
+
+/// Whom our lock is held against.
+fn rival(v: &Verdict) -> &'static str {
+    match v.rivals[..] {
+        [rival] => rival,
+        _ => "the best rival",
+    }
 }
 
 fn of(n: usize, v: &Verdict) -> String {
