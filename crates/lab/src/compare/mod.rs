@@ -11,6 +11,7 @@ mod gauges;
 mod ground;
 mod idle;
 mod out;
+mod pi;
 mod plan;
 mod sentences;
 mod summary;
@@ -50,9 +51,10 @@ use crate::{
 /// interleaved, and compares medians over the rounds. Without flags it takes
 /// about a minute: the seconds of a run follow from the number of runs. On a
 /// simulated machine rounds differ by their seed, and the same command gives
-/// the same output. With --rw the grid has percentages of readers too, and what
-/// our locks promise is held against what was measured: exit status 1 when a
-/// promise is broken.
+/// the same output. With --rw the grid has percentages of readers too. With --pi
+/// the locks are those that inherit priority, and real-time threads invert theirs,
+/// as in pi-stress. With either, what our locks promise is held against what was
+/// measured: exit status 1 when a promise is broken.
 #[derive(clap::Args)]
 pub struct Args {
     /// Locks to compare: the first of ours (mutex, when none of ours is named)
@@ -66,27 +68,34 @@ pub struct Args {
     #[arg(long)]
     rw: bool,
 
-    /// Numbers of threads [default: 1, 2, and 1, 4 and 32 per CPU; in the
-    /// simulated world 1, 2, and 1 and 2 per CPU]
+    /// Compare pimutex and pimutex:strict with pthread-pi, and with mutex, which
+    /// inherits nothing: the grid with ordinary threads, then groups and chains of
+    /// real-time ones, where this user may have them
+    #[arg(long, conflicts_with_all = ["rw", "lock"])]
+    pi: bool,
+
+    /// Numbers of threads [default: 1, 2, and 1, 4 and 32 per CPU; with --pi 1, 2,
+    /// 4, 8, 16, 32 and 64; in the simulated world 1, 2, and 1 and 2 per CPU]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = values::threads)]
     #[arg(allow_negative_numbers = true)]
     threads: Vec<usize>,
 
     /// Work units inside the critical section and between two of them [default:
-    /// 0/0,50/50,500/500,50/1000; with --rw 0/0,50/50]
+    /// 0/0,50/50,500/500,50/1000; with --rw 0/0,50/50; with --pi 0/0,500/500]
     #[arg(long, value_name = "LOAD/GAP,...", value_delimiter = ',', value_parser = values::work)]
     #[arg(allow_negative_numbers = true)]
     points: Vec<Work>,
 
     /// Rounds, each of which runs every lock once at every point [default: 3;
-    /// 7 with --full]
+    /// 7 with --full or --pi]; groups of real-time threads have 30 at least
     #[arg(long, value_name = "R", value_parser = values::rounds)]
     #[arg(allow_negative_numbers = true)]
     rounds: Option<u32>,
 
     /// Seconds of each run [default: a minute shared by all runs, but from
-    /// 0.02 to 1; 0.5 with --full; in the simulated world 0.01, 0.1 with more
-    /// threads than CPUs, and 5 times as much with --full]
+    /// 0.02 to 1; 0.5 with --full; of real-time threads 0.08, 0.5 with --full; in
+    /// the simulated world 0.01, 0.1 with more threads than CPUs, and 5 times as
+    /// much with --full]
     #[arg(long, value_name = "S", value_parser = values::seconds)]
     #[arg(allow_negative_numbers = true)]
     seconds: Option<Duration>,
@@ -109,15 +118,18 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Print one JSON object per point, one with the verdict, and with --rw one
-    /// with the bounds
+    /// Print one JSON object per point, one with each verdict, and with --rw and
+    /// --pi one with the bounds
     #[arg(long)]
     json: bool,
 }
 
 impl Args {
     fn rounds(&self) -> u32 {
-        self.rounds.unwrap_or(if self.full { 7 } else { 3 })
+        // A contended pthread-pi has several speeds: of three rounds the one in the
+        // middle is often none of the usual ones.
+        let more = self.full || self.pi;
+        self.rounds.unwrap_or(if more { 7 } else { 3 })
     }
 
     fn works(&self, default: &[Work]) -> Vec<Work> {
@@ -153,6 +165,9 @@ type Judged = (Vec<PointSummary>, Verdict);
 
 /// Measures and compares.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.pi {
+        return pi::run(args);
+    }
     let plan = Plan::new(args)?;
     plan.place.can_start(plan.most_threads())?;
     let (machine, mut out) = open(args, &plan.place)?;

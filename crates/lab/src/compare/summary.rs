@@ -153,8 +153,7 @@ fn at_point(
     let dominates = |rival: &usize| {
         let each = rounds.iter();
         let wins = each.filter(|r| better(&r[*rival].rating(), &r[0].rating(), clock_ns));
-        better(&all[*rival].rating(), &ours.rating(), clock_ns)
-            && 3 * wins.count() >= 2 * rounds.len()
+        better(&all[*rival].rating(), &ours.rating(), clock_ns) && most(wins.count(), rounds.len())
     };
     let dominated_by: Vec<_> = (1..all.len())
         .filter(dominates)
@@ -174,6 +173,11 @@ fn at_point(
         dominated_by,
         locks: all,
     })
+}
+
+/// Whether so many of so many rounds are enough to say what the medians say.
+pub fn most(rounds: usize, of: usize) -> bool {
+    3 * rounds >= 2 * of
 }
 
 /// The rounds in which every lock ran, each as the locks' records in order.
@@ -208,7 +212,7 @@ fn better(a: &Rating, b: &Rating, clock_ns: u64) -> bool {
 
 /// Whether the wait `a` is longer than `b`. Waits that differ by less than it
 /// takes to measure one do not differ.
-fn longer(a: u64, b: u64, clock_ns: u64) -> bool {
+pub fn longer(a: u64, b: u64, clock_ns: u64) -> bool {
     a as f64 > b as f64 * (1.0 + MARGIN) && a > b + clock_ns
 }
 

@@ -49,7 +49,8 @@ fn apart(points: &[PointSummary]) -> bool {
     points.iter().any(|p| p.point.setting.read_pct.is_some())
 }
 
-const SPARSE: &str = "\
+/// What the mark of [`tails`] means.
+pub const SPARSE: &str = "\
 *: fewer than 1,000 waits were sampled in a round, so that its p99.9 is the longest of them.
 ";
 
@@ -136,7 +137,8 @@ fn setting(setting: Setting) -> String {
     }
 }
 
-fn tails(at: &LockAt) -> String {
+/// The p99.9 waits of a lock, with a mark where they are those of few samples.
+pub fn tails(at: &LockAt) -> String {
     let all = at.tails();
     let time = |tail: &Tail| tail.ns.map_or("-".into(), format::time);
     let times: Vec<String> = all.iter().map(time).collect();

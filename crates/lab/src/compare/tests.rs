@@ -1,6 +1,7 @@
 //! The summary must be true, above all where our lock loses: made-up runs go
 //! in, and what comes out is held against them.
 
+mod pi;
 mod rw;
 
 use super::{

@@ -10,7 +10,11 @@ use std::{process::exit, time::Duration};
 use lockyard_torture::{Host, Native, Policy, interrupted, pistress};
 use serde::Serialize;
 
-use self::record::Record;
+pub use self::{
+    chains::{Row, Times, named, shapes},
+    groups::usual,
+    record::Record,
+};
 use crate::{
     failure::Failure,
     machine, measure,

@@ -262,3 +262,52 @@ fn rw_runs_in_the_simulated_world_without_bounds() {
         ]
     );
 }
+
+#[test]
+fn pi_judges_ours_and_the_bounds() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("results");
+    let path = path.to_str().expect("characters");
+    let tiny = "compare --pi --threads 1,4 --points 0/0 --seconds 0.001 --rounds 3 --json --out";
+    let output = run(&tiny.split(' ').chain([path]).collect::<Vec<_>>());
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let objects: Vec<_> = out.lines().map(json).collect();
+    let kinds = |kind| objects.iter().filter(move |object| object["type"] == kind);
+    for point in kinds("point") {
+        let locks = point["locks"].as_array().expect("a list");
+        let names: Vec<_> = locks.iter().map(|at| at["lock"].clone()).collect();
+        let expected = ["pimutex", "pimutex:strict", "mutex", "pthread-pi"];
+        assert_eq!(names, expected);
+        assert_eq!(
+            (&locks[2]["over_mutex"], &locks[3]["over_pthread_pi"]),
+            (&1.0.into(), &1.0.into())
+        );
+    }
+    assert_eq!((kinds("point").count(), kinds("verdict").count()), (2, 3));
+
+    // Without the privilege a line says so, and nothing is said of such threads.
+    let real_time = !err.contains("without real-time threads");
+    let expected = if real_time { (6, 27) } else { (0, 0) };
+    assert_eq!(
+        (kinds("groups").count(), kinds("chain").count()),
+        expected,
+        "{err}"
+    );
+    let bounds = objects.last().expect("objects were printed");
+    let all = bounds["bounds"].as_array().expect("a list");
+    assert_eq!((all.len(), &bounds["type"]), (6, &"bounds".into()));
+    for bound in all {
+        let fifo = bound["bound"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("fifo"));
+        assert_eq!(bound["holds"].is_boolean(), real_time || !fifo, "{bound}");
+    }
+    let missed = all.iter().any(|bound| bound["holds"] == false);
+    assert_eq!(output.status.code(), Some(i32::from(missed)), "{out}");
+    assert_eq!(err.contains("bounds missed"), missed);
+
+    let read = |name| fs::read_to_string(format!("{path}/{name}")).expect("it is there");
+    let runs = 4 * 2 * 3 + if real_time { 3 * (2 * 30 + 9 * 3) } else { 0 };
+    assert_eq!(read("raw.jsonl").lines().count(), runs);
+    assert_eq!(read("summary.jsonl"), out);
+}

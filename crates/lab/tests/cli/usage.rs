@@ -103,6 +103,12 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
             "compare --rw --lock rwsem",
             ["'rwsem'", "name another lock"],
         ),
+        ("compare --pi --rw", ["'--pi'", "'--rw'"]),
+        ("compare --pi --lock mutex", ["'--pi'", "'--lock"]),
+        (
+            "compare --pi --world sim --machine x86-32c",
+            ["--pi", "without --world sim"],
+        ),
         (
             "compare --lock std,nosuch",
             ["'nosuch' is not a lock", "mutex"],
