@@ -23,7 +23,7 @@ use crate::{
 /// Our lock when none is named.
 pub const DEFAULT: &str = "mutex";
 /// The lock whose priorities are inverted when none is named: one that inherits.
-pub const DEFAULT_PI: &str = "pthread-pi";
+pub const DEFAULT_PI: &str = "pimutex";
 /// Our locks for readers and writers when none is named.
 pub const DEFAULT_RW: [&str; 2] = ["rwsem", "percpu"];
 

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Ours.
-pub const OURS: &str = "pimutex";
+pub const OURS: &str = registry::DEFAULT_PI;
 /// Ours, when it never spins.
 pub const STRICT: &str = "pimutex:strict";
 /// The one that does the same.
