@@ -46,7 +46,7 @@ fn locks_lists_ours_rivals_and_toys() {
         );
     }
     let kind = |kind| lines.lines().filter(|l| json(l)["kind"] == kind).count();
-    assert_eq!(kind("ours"), 10);
+    assert_eq!(kind("ours"), 12);
     assert!(kind("rival") >= 3 && kind("toy") >= 1, "{lines}");
     assert!(
         table.lines().all(|line| line.chars().count() <= 100),
