@@ -406,8 +406,8 @@ pub trait KernelPi: Platform {
     /// hint.
     fn boosted() -> bool;
 
-    /// Whether it is plain that `owner` cannot be running, and that the calling task has
-    /// a priority to lend. A hint.
+    /// Whether the calling task has a priority to lend, and had best lend it to `owner`
+    /// at once, for that one is hardly running. A hint.
     fn preempted(owner: TaskId) -> bool;
 
     /// The calling task took such a word.

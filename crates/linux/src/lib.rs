@@ -180,6 +180,9 @@ impl<N: Numbers> Platform for Threads<N> {
         if event == Event::SpinAcquired {
             pace::acquired();
         }
+        if N::KERNEL && matches!(event, Event::SpinAcquired | Event::SpinOwnerOff) {
+            tasks::HOLDS.with(|holds| holds.spun(event == Event::SpinAcquired));
+        }
         events::count(event);
     }
 }
@@ -207,10 +210,12 @@ impl KernelPi for LinuxPi {
     fn boosted() -> bool {
         tasks::HOLDS.with(|holds| holds.urgent.get())
     }
-    /// The caller is on the CPU that the owner was on when it took the lock.
+    /// The caller is on the CPU that the owner was on when it took the lock; or its last
+    /// spin was for an owner that did not run, and so have others been lately.
     fn preempted(owner: TaskId) -> bool {
         let owner = tasks::record(Tids::dense(owner));
-        tasks::HOLDS.with(|holds| holds.urgent.get()) && spin::is_here(owner)
+        tasks::HOLDS
+            .with(|holds| holds.urgent.get() && (spin::is_here(owner) || holds.expects_nothing()))
     }
     #[inline(always)]
     fn holds() {

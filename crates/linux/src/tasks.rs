@@ -65,7 +65,13 @@ thread_local! {
     /// The kernel's number, once the table knows it.
     static TID: Cell<u32> = const { Cell::new(0) };
     /// No destructor, either.
-    pub static HOLDS: Holds = const { Holds { words: Cell::new(0), urgent: Cell::new(false) } };
+    pub static HOLDS: Holds = const {
+        Holds {
+            words: Cell::new(0),
+            urgent: Cell::new(false),
+            unspun: Cell::new(0),
+        }
+    };
 }
 
 /// What a thread knows of itself as an owner of locks whose word the kernel reads.
@@ -74,9 +80,27 @@ pub struct Holds {
     pub words: Cell<u32>,
     /// Whether it was scheduled by a real-time policy when it last asked.
     pub urgent: Cell<bool>,
+    /// How many times it will not spin, having spun in vain.
+    unspun: Cell<u32>,
 }
 
+/// How many times a thread with a priority to lend does not spin after it has in vain: to
+/// know that the owner does not run takes as long as to go to the kernel.
+const UNSPUN: u32 = 15;
+
 impl Holds {
+    /// A spin of the thread ended, with the lock or with an owner that did not run.
+    pub fn spun(&self, well: bool) {
+        self.unspun.set(if well { 0 } else { UNSPUN });
+    }
+
+    /// Whether a spin would likely be in vain.
+    pub fn expects_nothing(&self) -> bool {
+        let left = self.unspun.get();
+        self.unspun.set(left.saturating_sub(1));
+        left > 0
+    }
+
     /// Whether the thread is scheduled by a real-time policy.
     pub fn ask_urgent(&self) -> bool {
         const DEADLINE: i32 = 6;
