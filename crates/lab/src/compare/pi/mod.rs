@@ -22,7 +22,7 @@ use self::{
     ordinary::{PointAt, judge},
     realtime::RealTime,
 };
-use super::{Args, Judged, Raw, plan::Plan, sentences};
+use super::{Args, Judged, Raw, ground::Ground, plan::Plan, sentences};
 use crate::{
     failure::Failure,
     pi_stress::Scene,
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     screen.close();
 
     // Whatever ended the measurement, what it measured is not lost.
-    let found = Found::new(&plan, &raws, &runs, machine.clock_ns());
+    let found = Found::new(&plan, &raws, &runs, &machine);
     let shown = super::show(args, out, found.objects(), || found.text());
     measured?;
     shown?;
@@ -105,11 +105,13 @@ struct Found {
 }
 
 impl Found {
-    fn new(plan: &Plan, raws: &[Raw], runs: &realtime::Runs, clock_ns: u64) -> Self {
+    fn new(plan: &Plan, raws: &[Raw], runs: &realtime::Runs, machine: &Ground) -> Self {
+        let clock_ns = machine.clock_ns();
         let judged = judge(raws, plan.points.len(), plan.rounds, clock_ns);
         let groups = groups::summarise(&runs.groups, clock_ns);
         let chains = chains::summarise(&runs.chains, clock_ns);
         let bounds = Bounds::new(&Evidence {
+            unit_ns: machine.work_unit_ns(),
             raws,
             judged: &judged,
             groups: &groups,

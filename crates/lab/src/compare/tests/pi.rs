@@ -68,6 +68,7 @@ fn chain(depth: Option<usize>, lock: &'static str) -> ChainAt {
 
 /// What was measured of locks that hold all bounds just so.
 struct Measured {
+    unit_ns: f64,
     raws: Vec<Raw>,
     groups: Vec<GroupsAt>,
     chains: Vec<ChainAt>,
@@ -90,6 +91,7 @@ fn just_so() -> Measured {
         rounds(7, 1, [1.0, 1.0, 100.0, 100.0]),
     ];
     Measured {
+        unit_ns: 0.5,
         raws: raws.concat(),
         groups: groups.collect(),
         chains: chains.collect(),
@@ -100,6 +102,7 @@ impl Measured {
     fn bounds(&self) -> Bounds {
         let judged = judge(&self.raws, 6, 3, CLOCK_NS);
         Bounds::new(&Evidence {
+            unit_ns: self.unit_ns,
             raws: &self.raws,
             judged: &judged,
             groups: &self.groups,
@@ -136,6 +139,10 @@ fn each_bound_is_missed_for_its_own_reason() {
         missed(500, 64, [2999.0, 1.0, 3300.0, 100.0]),
         ["pi-contended"]
     );
+    // Of a section of 500 units of 1 ns there are 2,000 in a millisecond: 20 times 100.
+    let mut slow = just_so();
+    slow.unit_ns = 1.0;
+    assert_eq!(slow.that(None), ["pi-contended"]);
     assert_eq!(missed(0, 2, [89.9, 1.0, 100.0, 1.0]), ["pi-mutex"]);
     assert_eq!(missed(0, 1, [97.9, 1.0, 1.0, 100.0]), ["pi-alone"]);
 
