@@ -139,20 +139,31 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// itself, through other mutexes of this kind.
     #[inline]
     pub fn lock(&self) {
-        self.lock_or_wait(None);
+        if !self.retake() {
+            self.lock_unkept(None);
+        }
     }
 
     /// Takes the mutex, waiting until `deadline` at the latest; returns whether it was
     /// taken. A free mutex is taken even when the deadline has passed.
     #[inline]
     pub fn lock_until(&self, deadline: Deadline) -> bool {
-        self.lock_or_wait(Some(deadline))
+        self.retake() || self.lock_unkept(Some(deadline))
     }
 
-    #[inline]
-    fn lock_or_wait(&self, deadline: Option<Deadline>) -> bool {
-        let taken =
-            self.body().retake() || self.body().take(P::me()) || self.lock_contended(deadline);
+    #[inline(always)]
+    fn retake(&self) -> bool {
+        let taken = self.body().retake();
+        if taken {
+            P::holds();
+        }
+        taken
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[inline(never)]
+    fn lock_unkept(&self, deadline: Option<Deadline>) -> bool {
+        let taken = self.body().take(P::me()) || self.lock_contended(deadline);
         if taken {
             P::holds();
         }

@@ -95,7 +95,7 @@ impl<N: Numbers> Platform for Threads<N> {
     fn kept(lock: usize) -> Option<TaskId> {
         tasks::KEEPER
             .with(|keeper| keeper.kept(lock))
-            .map(|_| N::me())
+            .and_then(N::mine)
     }
     #[inline(always)]
     fn pace() -> Look {

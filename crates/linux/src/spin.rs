@@ -80,6 +80,8 @@ pub fn begin() {
 }
 
 /// Publishes which CPU the calling thread is on.
+#[cold]
+#[inline(never)]
 pub fn say_where() {
     let record = tasks::record(tasks::me());
     record.cpu.store(here(), Ordering::Relaxed); // a hint

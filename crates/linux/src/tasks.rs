@@ -122,6 +122,8 @@ pub trait Numbers: Send + Sync + 'static {
     fn is_me(number: u32) -> bool;
     /// Whether the calling thread must know soon that an owner does not run.
     fn hurries() -> bool;
+    /// The calling thread's number, if it has one, given that of its record.
+    fn mine(dense: TaskId) -> Option<TaskId>;
     /// The number of its record.
     fn dense(task: TaskId) -> TaskId;
     /// What the locks that go by such numbers keep in the record.
@@ -147,6 +149,10 @@ impl Numbers for Dense {
     #[inline(always)]
     fn hurries() -> bool {
         false
+    }
+    #[inline(always)]
+    fn mine(dense: TaskId) -> Option<TaskId> {
+        Some(dense)
     }
     #[inline(always)]
     fn dense(task: TaskId) -> TaskId {
@@ -182,6 +188,10 @@ impl Numbers for Tids {
     }
     fn hurries() -> bool {
         HOLDS.with(|holds| holds.urgent.get())
+    }
+    #[inline(always)]
+    fn mine(_: TaskId) -> Option<TaskId> {
+        TaskId::new(TID.get())
     }
     fn dense(task: TaskId) -> TaskId {
         let dense = entry(task).map_or(0, |entry| entry.load(Relaxed)); // set before it locked
