@@ -21,7 +21,7 @@ const TAIL: usize = 3;
 const AWAKE: u32 = 1;
 const HANDOFF: u32 = 2;
 const RECALL: u32 = 8;
-const KEPT: u32 = 1 << 31;
+const KEPT: u32 = 1 << 29;
 /// All but `RECALL`, which only a mutex that is kept has.
 const MARKS: u32 = 7;
 
@@ -48,7 +48,7 @@ impl Seen {
             self.owner.insert((task != 0, kept));
         }
         for front in history(mutex, FRONT) {
-            let (first, marks) = (front >> 4, front & (MARKS | RECALL));
+            let (first, marks) = (front >> 5, front & (MARKS | RECALL));
             assert!(first <= tasks, "the front names task {first}");
             assert!(
                 first != 0 || marks & (AWAKE | HANDOFF) == 0,
