@@ -306,10 +306,11 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
             let front = body.queue.front();
             let left = if !front.has(BOOST) {
                 body.leave(front, &mut leaving)
-            } else if boosting || S::STRICT || P::boosted() || !self.stop_boosting() {
-                boosting = true;
+            } else if boosting || S::STRICT || P::boosted() {
                 self.leave_boosting(front, &mut leaving)
             } else {
+                // The front has changed: who ended its promise without `BOOST` does not nap.
+                boosting = !self.stop_boosting();
                 false
             };
             if left {
@@ -322,9 +323,10 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// (B3). Returns whether there are no boosters.
     fn stop_boosting(&self) -> bool {
         let body = self.body();
-        let boosters = self.boosters.load(Relaxed); // checked by the exchange
         // A word with marks is the kernel's to release.
-        if boosters & !SETTLED != 0 || body.owner.load(Relaxed) != P::me().number() {
+        let unmarked = || body.owner.load(Relaxed) == P::me().number(); // the exchange acquires
+        let boosters = self.boosters.load(Relaxed); // checked by the exchange
+        if boosters & !SETTLED != 0 || !unmarked() {
             return false;
         }
         body.queue.front.fetch_and(!BOOST, AcqRel); // (B3), (Q1)
@@ -332,7 +334,8 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         let ended = self
             .boosters
             .compare_exchange(boosters, 0, AcqRel, Relaxed)
-            .is_ok();
+            .is_ok()
+            && unmarked(); // who came and left meanwhile has left its mark
         if ended {
             P::event(Event::BoostStopped);
         } else {
