@@ -294,6 +294,26 @@ impl Memory {
         word.from(seen).map(|place| word.order[place])
     }
 
+    /// Those of them that are no older than what the last message of `lock` says.
+    pub(crate) fn readable_under(
+        &self,
+        lock: usize,
+        thread: usize,
+        word: usize,
+    ) -> impl Iterator<Item = u16> {
+        let view = self.message(lock, self.newest(lock)).view.as_ref();
+        let place = &self.words[word].place;
+        let oldest = place[usize::from(view.map_or(0, |view| view.seen(word)))];
+        self.readable(thread, word)
+            .filter(move |&message| place[usize::from(message)] >= oldest)
+    }
+
+    /// The last message in modification order.
+    pub(crate) fn newest(&self, word: usize) -> u16 {
+        let order = &self.words[word].order;
+        *order.last().expect("a word has a value")
+    }
+
     /// Those of them that a test may read: what was there before a quiesce is
     /// seen after it.
     pub(crate) fn testable(&self, thread: usize, word: usize) -> impl Iterator<Item = u16> {

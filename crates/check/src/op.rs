@@ -56,6 +56,35 @@ pub(crate) enum Op {
     Unpark {
         thread: usize,
     },
+    /// A call of the kernel that lends priorities. The calls are in the order of
+    /// the kernel's own word.
+    Call {
+        kernel: usize,
+        call: Call,
+    },
+}
+
+/// What is asked of that kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call {
+    /// Takes the word, or queues up for it.
+    Lock { word: usize },
+    /// Waits in that queue.
+    Wait { deadline: Option<u64> },
+    /// Releases the word.
+    Unlock { word: usize },
+    /// Waits until the thread is lent this level.
+    AwaitLent { level: u32 },
+}
+
+impl Call {
+    /// The word that it is about.
+    pub(crate) fn word(self) -> Option<usize> {
+        match self {
+            Self::Lock { word } | Self::Unlock { word } => Some(word),
+            Self::Wait { .. } | Self::AwaitLent { .. } => None,
+        }
+    }
 }
 
 /// A read-modify-write.
@@ -125,6 +154,12 @@ pub(crate) enum Request {
     Whims(u32),
     Mark(usize),
     Me,
+    /// Gives the thread a level, for the kernel that lends it.
+    Level(u32),
+    /// The thread took, or releases, a word of that kernel.
+    Holds(bool),
+    /// Whether it has a level, or more such words than this.
+    Boosts(u32),
     /// Whether spinners poll.
     Pace,
     /// Whether locks are kept.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     memory::{Memory, THREADS},
-    op::{Op, Update},
+    op::{Call, Op, Update},
     word::CheckWord,
 };
 
@@ -119,6 +119,20 @@ impl Timeline {
             Op::Fence => "fence SeqCst".to_owned(),
             Op::Park { .. } => "park returned".to_owned(),
             Op::Unpark { thread } => format!("unpark task {thread}"),
+            Op::Call { call, .. } => match call {
+                Call::Lock { word } => {
+                    format!("kernel, lock {} = {}", self.word(memory, word), read(word))
+                }
+                Call::Unlock { word } => {
+                    format!(
+                        "kernel, unlock {} = {}",
+                        self.word(memory, word),
+                        read(word)
+                    )
+                }
+                Call::Wait { .. } => "kernel, has the lock".to_owned(),
+                Call::AwaitLent { level } => format!("kernel, is lent level {level}"),
+            },
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The checker as a world for the locks.
 
 use lockyard_core::{
-    Deadline, Event, FOREVER, Look, Ordering, PerCpu, Platform, Prio, Priority, Running, TaskId,
-    TaskRecord, Woken, Word,
+    Deadline, Event, FOREVER, KernelPi, LockPi, Look, Ordering, PerCpu, Platform, Prio, Priority,
+    Running, TaskId, TaskRecord, Woken, Word,
 };
 
 use crate::{
     fiber::ask,
     memory::THREADS,
-    op::{Answer, Op, Question, Request},
+    op::{Answer, Call, Op, Question, Request},
     word::{CheckWord, decide, fence, history, wait},
 };
 
@@ -33,15 +33,22 @@ impl Record {
     }
 }
 
+struct World {
+    records: [Record; THREADS],
+    /// Orders the calls of the kernel.
+    kernel: CheckWord,
+}
+
 thread_local! {
-    /// Type-stable for ever, and the words in them start afresh with each
-    /// execution.
-    static RECORDS: &'static [Record; THREADS] =
-        Box::leak(Box::new([const { Record::new() }; THREADS]));
+    /// Type-stable for ever, and the words in it start afresh with each execution.
+    static WORLD: &'static World = Box::leak(Box::new(World {
+        records: [const { Record::new() }; THREADS],
+        kernel: CheckWord::ZERO,
+    }));
 }
 
 fn record(task: TaskId) -> &'static Record {
-    RECORDS.with(|records| &records[index(task)])
+    WORLD.with(|world| &world.records[index(task)])
 }
 
 fn index(task: TaskId) -> usize {
@@ -222,6 +229,56 @@ impl Priority for Check {
         let level = prio.level().expect("a task of a model has a level");
         record(task).lent.store(level, Ordering::Relaxed);
     }
+}
+
+fn call(call: Call) -> Answer {
+    let kernel = WORLD.with(|world| &world.kernel).index();
+    ask(Request::Op(Op::Call { kernel, call }))
+}
+
+/// Gates are as in every other world: that the kernel lends for them, too, changes
+/// nothing of who may enter.
+impl KernelPi for Check {
+    fn boosts(but: u32) -> bool {
+        matches!(ask(Request::Boosts(but)), Answer::Bool(true))
+    }
+
+    fn holds() {
+        ask(Request::Holds(true));
+    }
+
+    fn lets_go() {
+        ask(Request::Holds(false));
+    }
+
+    fn lock_pi(word: &CheckWord, deadline: Option<Deadline>) -> LockPi {
+        let word = word.index();
+        match call(Call::Lock { word }) {
+            Answer::Bool(true) => return LockPi::Taken,
+            Answer::Bool(_) => return LockPi::Deadlock,
+            _ => {}
+        }
+        let deadline = deadline.map(|deadline| deadline.0);
+        match call(Call::Wait { deadline }) {
+            Answer::Bool(true) => LockPi::Taken,
+            _ => LockPi::TimedOut,
+        }
+    }
+
+    fn unlock_pi(word: &CheckWord) {
+        let word = word.index();
+        call(Call::Unlock { word });
+    }
+}
+
+/// Gives the calling task a level of its own, 0 at the start, to lend in the kernel.
+pub fn be_urgent(level: u32) {
+    ask(Request::Level(level));
+}
+
+/// Waits until the kernel lends the calling task this level.
+pub fn await_boost(level: u32) {
+    call(Call::AwaitLent { level });
 }
 
 /// Gives a task a priority of its own: a level, 0 at the start.

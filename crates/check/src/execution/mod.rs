@@ -1,5 +1,6 @@
 //! One execution: the threads of a model, run along a trail.
 
+mod kernel;
 mod step;
 mod wait;
 
@@ -12,6 +13,7 @@ use crate::{
     timeline::Timeline,
     trail::{Set, Situation, Trail},
 };
+use kernel::Kernel;
 use step::{SPURIOUS, STOP, TIMEOUT};
 use wait::Wait;
 
@@ -67,6 +69,10 @@ struct Thread {
     spurious: u32,
     /// What it knows of the time.
     now: u64,
+    /// The level that it lends in the kernel.
+    level: u32,
+    /// The words of the kernel that it has.
+    held: u32,
     /// The steps that come before its next, by program order and reads-from.
     clock: Clock,
 }
@@ -96,6 +102,7 @@ pub(crate) struct Execution<'a> {
     /// For each word the steps that read it.
     readers: Vec<Vec<usize>>,
     order: Order,
+    kernel: Kernel,
     afterwards: Option<Box<dyn FnOnce()>>,
     marks: &'a mut [u64],
     timeline: Option<&'a mut Timeline>,
@@ -116,6 +123,7 @@ impl<'a> Execution<'a> {
             steps: Vec::with_capacity(256),
             readers: Vec::with_capacity(64),
             order: Order::default(),
+            kernel: Kernel::default(),
             afterwards: None,
             marks,
             timeline,
@@ -172,6 +180,8 @@ impl<'a> Execution<'a> {
             whims: self.limits.whims,
             spurious: self.limits.spurious,
             now: 0,
+            level: 0,
+            held: 0,
             clock: Clock::default(),
         });
         Continue(())
@@ -200,7 +210,7 @@ impl<'a> Execution<'a> {
     fn describe(&mut self, thread: usize, op: Op, option: u16) {
         self.note(thread, |timeline, memory| match option {
             STOP => "looks whether to stop spinning".to_owned(),
-            TIMEOUT => "park timed out".to_owned(),
+            TIMEOUT => "timed out".to_owned(),
             SPURIOUS => "park returned for no reason".to_owned(),
             message => timeline.step(memory, op, message),
         });
@@ -265,6 +275,7 @@ impl<'a> Execution<'a> {
             text += &match state.pending {
                 Some(Op::Park { .. }) => format!(" task {thread} is parked;"),
                 Some(Op::Await { .. }) => format!(" task {thread} spins;"),
+                Some(Op::Call { .. }) => format!(" task {thread} waits in the kernel;"),
                 _ => continue,
             };
         }
@@ -296,7 +307,7 @@ impl<'a> Execution<'a> {
 
     /// A step before or after all others.
     fn at_once(&mut self, op: Op) -> Flow<Answer> {
-        if matches!(op, Op::Await { .. } | Op::Park { .. }) {
+        if matches!(op, Op::Await { .. } | Op::Park { .. } | Op::Call { .. }) {
             return self.fail("a model must not wait before its threads run, nor afterwards");
         }
         let usual = self
@@ -369,6 +380,19 @@ impl<'a> Execution<'a> {
                 Answer::Done
             }
             Request::Me => Answer::Value(thread as u32),
+            Request::Level(level) => {
+                self.threads[thread].level = level;
+                Answer::Done
+            }
+            Request::Holds(more) => {
+                let held = &mut self.threads[thread].held;
+                *held = if more { *held + 1 } else { *held - 1 };
+                Answer::Done
+            }
+            Request::Boosts(but) => {
+                let state = &self.threads[thread];
+                Answer::Bool(state.level > 0 || state.held > but)
+            }
             Request::IsOff => {
                 let whim = Question::Whim("finds a task off its CPU");
                 Answer::Bool(!self.limits.runs && self.decide(thread, whim))

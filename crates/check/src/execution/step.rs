@@ -24,7 +24,7 @@ impl Execution<'_> {
             Op::Await { word, .. } => {
                 state.wait.may_stop(state.whims) || self.accepted(thread, word).next().is_some()
             }
-            Op::Park { .. } => self.options(thread, op).next().is_some(),
+            Op::Park { .. } | Op::Call { .. } => self.options(thread, op).next().is_some(),
             _ => true,
         }
     }
@@ -46,6 +46,7 @@ impl Execution<'_> {
             Op::Quiesce => self.memory.last_conditional() >= asleep,
             Op::StoreIf { .. } | Op::AddIf { .. } if self.memory.last_quiesce() >= asleep => true,
             Op::AddIf { word, .. } if self.memory.written_since(word, asleep) => true,
+            Op::Call { kernel, .. } if self.memory.written_since(kernel, asleep) => true,
             Op::Await { .. } if option == STOP => {
                 let watched = &self.threads[thread].wait.watched;
                 watched
@@ -103,6 +104,7 @@ impl Execution<'_> {
                 let spurious = (state.spurious > 0).then_some(SPURIOUS);
                 Box::new(given.chain(deadline.map(|_| TIMEOUT)).chain(spurious))
             }
+            Op::Call { kernel, call } => self.options_of_call(thread, kernel, call),
         }
     }
 
@@ -134,6 +136,14 @@ impl Execution<'_> {
         }
         .clone();
         let takers = self.takers(thread, op);
+        let kernel = match op {
+            Op::Call { kernel, .. } => Some(kernel),
+            _ => None,
+        };
+        if let Some(kernel) = kernel {
+            let last = self.memory.newest(kernel);
+            sources.extend(self.memory.message(kernel, last).step);
+        }
         let writes = self.written_by(thread, op);
         let serial = writes.map(|word| self.memory.stores(word));
         let answer = self.perform(thread, op, option)?;
@@ -142,6 +152,7 @@ impl Execution<'_> {
             reads.push(word);
             sources.extend(last);
         }
+        let written: Vec<usize> = written.into_iter().chain(kernel).collect();
 
         let before = self.threads[thread].clock;
         let mut clock = before;
@@ -149,11 +160,12 @@ impl Execution<'_> {
             clock.join(&self.steps[earlier].clock);
         }
         if is_fresh && self.trail.is_reduced() {
-            let readers = written.map_or(Vec::new(), |word| self.readers[word].clone());
-            for earlier in rivals.iter().copied().chain(readers) {
+            let readers = written.iter().flat_map(|&word| &self.readers[word]);
+            let earlier: Vec<usize> = rivals.iter().chain(readers).copied().collect();
+            for earlier in earlier {
                 self.race(earlier, thread, &rivals, &sources, &before);
             }
-            if written.is_none() {
+            if written.is_empty() {
                 for earlier in takers {
                     self.race(earlier, thread, &[], &[], &before);
                 }
@@ -177,9 +189,10 @@ impl Execution<'_> {
             clock,
             turn: self.trail.here(),
         });
-        if let Some(word) = written {
+        for word in written {
             self.spread(word)?;
         }
+        self.check_kernel()?;
         self.talk(thread, answer)
     }
 
@@ -200,6 +213,7 @@ impl Execution<'_> {
             Op::StoreIf { guard, .. } | Op::AddIf { guard, .. } => Some(guard),
             Op::Park { .. } => Some(self.threads[thread].token),
             Op::Unpark { thread } => Some(self.threads[thread].token),
+            Op::Call { kernel, call } => Some(call.word().unwrap_or(kernel)),
             Op::Store { .. } | Op::Fence | Op::Quiesce => None,
         }
     }
@@ -212,6 +226,7 @@ impl Execution<'_> {
             | Op::StoreIf { word, .. }
             | Op::AddIf { word, .. } => Some(word),
             Op::Park { .. } | Op::Unpark { .. } => self.read_by(thread, op),
+            Op::Call { call, .. } => call.word(),
             Op::Load { .. } | Op::Await { .. } | Op::Fence | Op::Quiesce => None,
         }
     }
@@ -236,8 +251,10 @@ impl Execution<'_> {
     /// The words that a step reads, or would read if it came later.
     fn reads(&self, thread: usize, op: Op) -> Vec<usize> {
         let mut words: Vec<usize> = self.read_by(thread, op).into_iter().collect();
-        if matches!(op, Op::Await { .. }) {
-            words.extend(&self.threads[thread].wait.watched);
+        match op {
+            Op::Await { .. } => words.extend(&self.threads[thread].wait.watched),
+            Op::Call { kernel, call } if call.word().is_some() => words.push(kernel),
+            _ => {}
         }
         words
     }
@@ -404,6 +421,7 @@ impl Execution<'_> {
                     .exchange(thread, token, option, storing(1, Ordering::Release))
                     .map(|_| Answer::Done)
             }
+            Op::Call { kernel, call } => self.call(thread, kernel, call, option),
         };
         match result {
             Ok(answer) => Continue(answer),

@@ -2,6 +2,7 @@
 //! programs.
 
 mod axioms;
+mod kernel;
 mod litmus;
 mod loom;
 mod program;
