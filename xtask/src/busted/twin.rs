@@ -49,7 +49,7 @@ impl Twin {
         let lock = |edit: &Edit| {
             let file = edit.file.trim_end_matches(".rs");
             match file.split_once('/').map_or(file, |(lock, _)| lock) {
-                "mutex" | "condvar" => Some("mutex"), // the one is built on the other
+                "mutex" | "condvar" | "pimutex" => Some("mutex"), // the others are built on the first
                 "rwsem" => Some("rwsem"),
                 "percpu_rwsem" => Some("percpu_rwsem"),
                 "rtmutex" => Some("rtmutex"),

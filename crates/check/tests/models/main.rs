@@ -7,6 +7,7 @@ mod guarded;
 mod mutex;
 mod osq;
 mod percpu;
+mod pimutex;
 mod rtmutex;
 mod rwsem;
 mod states;
