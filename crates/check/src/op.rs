@@ -158,8 +158,10 @@ pub(crate) enum Request {
     Level(u32),
     /// The thread took, or releases, a word of that kernel.
     Holds(bool),
-    /// Whether it has a level, or more such words than this.
-    Boosts(u32),
+    /// Whether the thread has a level of its own; and whether it owns a futex, too.
+    Urgent {
+        or_owns: bool,
+    },
     /// Whether spinners poll.
     Pace,
     /// Whether locks are kept.

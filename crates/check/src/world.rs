@@ -239,8 +239,19 @@ fn call(call: Call) -> Answer {
 /// Gates are as in every other world: that the kernel lends for them, too, changes
 /// nothing of who may enter.
 impl KernelPi for Check {
-    fn boosts(but: u32) -> bool {
-        matches!(ask(Request::Boosts(but)), Answer::Bool(true))
+    fn boosts() -> bool {
+        let owns = Request::Urgent { or_owns: true };
+        matches!(ask(owns), Answer::Bool(true))
+    }
+
+    fn boosted() -> bool {
+        let urgent = Request::Urgent { or_owns: false };
+        matches!(ask(urgent), Answer::Bool(true))
+    }
+
+    /// So that it spins first. That it does not a model of the strict mutex shows.
+    fn preempted(_owner: TaskId) -> bool {
+        false
     }
 
     fn holds() {

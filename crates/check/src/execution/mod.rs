@@ -389,9 +389,9 @@ impl<'a> Execution<'a> {
                 *held = if more { *held + 1 } else { *held - 1 };
                 Answer::Done
             }
-            Request::Boosts(but) => {
+            Request::Urgent { or_owns } => {
                 let state = &self.threads[thread];
-                Answer::Bool(state.level > 0 || state.held > but)
+                Answer::Bool(state.level > 0 || or_owns && state.held > 0)
             }
             Request::IsOff => {
                 let whim = Question::Whim("finds a task off its CPU");
