@@ -89,14 +89,13 @@ const BEFORE_TIDY: [Step; 2] = [
     },
 ];
 
-const AFTER_TIDY: [Step; 5] = [
+const AFTER_TIDY: [Step; 4] = [
     Step::cargo("test --workspace --no-fail-fast"),
     Step::cargo("xtask busted"),
     Step {
         env: Some(("RUSTDOCFLAGS", "-D warnings")),
         ..Step::cargo("doc --quiet --workspace --no-deps")
     },
-    Step::cargo("run --quiet -- locktest --lock mutex --threads 1,2 --seconds 0.1 --json"),
     Step {
         env: None,
         program: "scripts/aarch64-test",

@@ -149,7 +149,7 @@ fn nobody_overtakes_an_heir() {
 /// Both waiters are in the queue; too many executions to see them all.
 #[test]
 fn notify_all() {
-    let explorer = Explorer::new().whims(2).pct(1, 3, 40_000);
+    let explorer = Explorer::new().whims(2).pct(1, 3, 10_000);
     explore(
         "condvar, all",
         &explorer,
