@@ -31,6 +31,8 @@ pub enum Lock {
     Rwsem,
     /// The per-CPU reader-writer semaphore
     PercpuRwsem,
+    /// The mutex with the kernel's priority inheritance
+    Pimutex,
     /// The real-time mutex
     Rtmutex,
 }
@@ -46,6 +48,7 @@ impl Lock {
             Lock::Condvar => "condvar::",
             Lock::Rwsem => "rwsem::",
             Lock::PercpuRwsem => "percpu::",
+            Lock::Pimutex => "pimutex::",
             Lock::Rtmutex => "rtmutex::",
         }
     }
@@ -56,6 +59,7 @@ impl Lock {
             Lock::Osq => &["osq.rs"],
             Lock::Mutex => &["mutex.rs", "mutex/spin.rs"],
             Lock::Gate => &["gate.rs"],
+            Lock::Pimutex => &["pimutex.rs"],
             Lock::WaitQueue => &["wait_queue.rs"],
             Lock::Condvar => &["condvar.rs"],
             Lock::Rwsem => &[
