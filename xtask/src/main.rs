@@ -1,13 +1,19 @@
-//! The project's chores: `cargo xtask tidy`, `ci`, and what shows that the
-//! models bite: `check`, `busted` and `weaken`.
+//! The project's chores: `cargo xtask tidy`, `ci`, what is made from the sources
+//! (`header`, `install`, `table`), and what shows that the models bite: `check`, `busted`
+//! and `weaken`.
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
 mod busted;
 mod check;
 mod ci;
+mod header;
+mod install;
 mod table;
 mod tidy;
 mod variants;
@@ -31,6 +37,17 @@ enum Chore {
     },
     /// Runs everything that must pass before a commit
     Ci,
+    /// Makes the C header from the sources of crates/capi
+    Header,
+    /// Builds the C libraries and installs them, with their headers
+    Install {
+        /// Where to: they go to its include and lib
+        #[arg(long)]
+        prefix: PathBuf,
+        /// Build without optimisation, as the tests do
+        #[arg(long)]
+        debug: bool,
+    },
     /// Makes the README's table of results from the committed run
     Table,
     /// Runs the models with their reports, 40,000 executions of each at most; that
@@ -65,6 +82,8 @@ fn main() -> anyhow::Result<ExitCode> {
     let passed = match Args::parse().chore {
         Chore::Tidy { write } => tidy::run(root, write)?,
         Chore::Ci => ci::run(root)?,
+        Chore::Header => header::run(root, true)?,
+        Chore::Install { prefix, debug } => install::run(root, &prefix, debug)?,
         Chore::Table => table::run(root, true)?,
         Chore::Check { full } => check::run(root, full)?,
         Chore::Busted { all, names } => busted::run(root, all, &names)?,

@@ -14,6 +14,7 @@ pub mod source;
 mod text;
 mod unsafety;
 
+use crate::header;
 use source::Source;
 
 /// A rule broken at a place.
@@ -61,6 +62,10 @@ pub fn run(root: &Path, write: bool) -> anyhow::Result<bool> {
     findings.extend(files.iter().flat_map(text::check));
     findings.extend(layers::check(&files)?);
     findings.extend(counters::check(root, &sources, write)?);
+    if !header::run(root, false)? {
+        let message = "not what its sources make: run `cargo xtask header`";
+        findings.push(Finding::new(header::HEADER, 1, message));
+    }
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     for finding in &findings {
         println!("{finding}");

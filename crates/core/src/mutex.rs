@@ -156,6 +156,14 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         }
     }
 
+    /// Takes the mutex, waiting as long as it takes; `false` when the caller holds it
+    /// already. For callers that cannot be unwound.
+    #[inline]
+    pub fn lock_unless_mine(&self) -> bool {
+        let taken = self.body.retake() || self.body.take(P::me());
+        taken || !self.is_mine() && self.lock_contended(None)
+    }
+
     /// Takes the mutex, waiting until `deadline` at the latest; returns whether
     /// it was taken. A free mutex is taken even when the deadline has passed.
     #[inline]

@@ -295,6 +295,11 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
         self.state().writer().is_some()
     }
 
+    /// Whether the calling task is the writer.
+    pub fn is_mine(&self) -> bool {
+        self.state().writer() == Some(P::me())
+    }
+
     #[inline]
     fn state(&self) -> State {
         State(self.state.load(Relaxed)) // checked by an exchange or an addition

@@ -144,6 +144,21 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         }
     }
 
+    /// Takes the mutex, waiting as long as it takes; `false` when the caller holds it
+    /// already. For callers that cannot be unwound.
+    ///
+    /// # Panics
+    /// When the caller is a booster and would wait for itself through other mutexes.
+    #[inline]
+    pub fn lock_unless_mine(&self) -> bool {
+        let taken = self.body().retake() || self.body().take(P::me());
+        let taken = taken || !self.is_mine() && self.lock_contended(None);
+        if taken {
+            P::holds();
+        }
+        taken
+    }
+
     /// Takes the mutex, waiting until `deadline` at the latest; returns whether it was
     /// taken. A free mutex is taken even when the deadline has passed.
     #[inline]

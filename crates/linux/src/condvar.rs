@@ -74,7 +74,12 @@ impl<M: RawMutex> RawPiCondvar<M> {
     ///
     /// # Safety
     /// As for [`RawCondvar::wait`].
-    unsafe fn wait_by(&self, mutex: &M, guard: &mut M::Guard, deadline: Option<Deadline>) -> bool {
+    pub unsafe fn wait_by(
+        &self,
+        mutex: &M,
+        guard: &mut M::Guard,
+        deadline: Option<Deadline>,
+    ) -> bool {
         self.waiters.fetch_add(1, Relaxed); // (A1)
         let seen = self.notifications.load(Relaxed); // (A2)
         let end = EndOnPanic;

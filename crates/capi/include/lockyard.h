@@ -1,0 +1,435 @@
+/* Made from crates/capi/src by `cargo xtask header`. */
+
+/*
+ * lockyard: sleeping locks that spin while the owner runs and sleep when it does not.
+ *
+ * Initialising. Zero bytes are an unlocked lock: a LOCKYARD_..._INITIALIZER, memory from
+ * calloc and a static without an initialiser are ready for use, and so is what an _init
+ * function has set. A lock must not be moved or copied while anybody uses it, and is for
+ * the threads of one process. No pointer may be null.
+ *
+ * Results. Functions return 0, or a number of errno.h; errno means nothing after them.
+ * Signals do not interrupt them, and they are no cancellation points, but for one: the
+ * process's first use of a lockyard_percpu_rwlock_t reads a file, and no thread may be
+ * cancelled there.
+ *
+ * Deadlines. A struct timespec is a moment of CLOCK_MONOTONIC (clock_gettime), not a
+ * duration. One of which tv_nsec is not in [0, 999999999] gives EINVAL, also where the
+ * lock is free. What can be taken at once is taken even when the deadline has passed.
+ *
+ * Misuse. Who takes what it holds already as its owner or writer is told so by EDEADLK,
+ * who releases what it does not hold by EPERM, and the lock is as before. Of readers a
+ * lock knows only how many there are: a thread that reads and wants to write waits for
+ * itself for ever. What cannot be told so ends the process with a message on standard
+ * error: 2^26 readers of one rwlock, no memory for the records of more threads, a
+ * deadlock through several priority-inheriting mutexes that the kernel has noticed. No
+ * function unwinds. A thread that ends while it holds a lock leaves it locked.
+ *
+ * Forks and signals. In a fork's child the forking thread holds what it held (but for
+ * lockyard_pimutex_t); what other threads held stays locked for ever. A signal handler
+ * must not use any of these functions.
+ */
+
+#ifndef LOCKYARD_H
+#define LOCKYARD_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct timespec; /* as in time.h, which strict C99 keeps from declaring it */
+
+/*
+ * A mutual-exclusion lock.
+ *
+ * A thread that finds it held spins while the owner is on a CPU, and sleeps when the
+ * owner is not. Running threads overtake sleeping ones for up to 4 ms; then the first
+ * sleeper is given the lock.
+ */
+typedef struct lockyard_mutex_t {
+    uint64_t opaque[2];
+} lockyard_mutex_t;
+
+#define LOCKYARD_MUTEX_INITIALIZER { { 0 } }
+
+/*
+ * Makes an unlocked mutex. Returns 0.
+ */
+int lockyard_mutex_init(lockyard_mutex_t *mutex);
+
+/*
+ * Ends the use of a mutex. There is nothing to give back: it only says whether it was
+ * right. No other thread may use it meanwhile.
+ *
+ * Returns 0, or EBUSY when it is held.
+ */
+int lockyard_mutex_destroy(lockyard_mutex_t *mutex);
+
+/*
+ * Takes the mutex, waiting as long as it takes.
+ *
+ * Returns 0, or EDEADLK when the calling thread holds it already.
+ */
+int lockyard_mutex_lock(lockyard_mutex_t *mutex);
+
+/*
+ * Takes the mutex if it is free.
+ *
+ * Returns 0, or EBUSY when anybody holds it, the calling thread included.
+ */
+int lockyard_mutex_trylock(lockyard_mutex_t *mutex);
+
+/*
+ * Takes the mutex, waiting until the deadline at the latest.
+ *
+ * Returns 0, ETIMEDOUT, EINVAL for a malformed deadline, or EDEADLK when the calling
+ * thread holds it already.
+ */
+int lockyard_mutex_timedlock(lockyard_mutex_t *mutex, const struct timespec *deadline);
+
+/*
+ * Releases the mutex. Once another thread can take it, nothing of it is touched any
+ * more: that thread may free it.
+ *
+ * Returns 0, or EPERM when the calling thread does not hold it.
+ */
+int lockyard_mutex_unlock(lockyard_mutex_t *mutex);
+
+/*
+ * A condition variable for mutexes of the type lockyard_mutex_t.
+ *
+ * Signalled waiters move to the mutex's queue asleep, and wake when it is theirs to
+ * take. There are no spurious wake-ups, but the condition may have changed again: wait
+ * in a loop.
+ */
+typedef struct lockyard_cond_t {
+    uint32_t opaque[2];
+} lockyard_cond_t;
+
+#define LOCKYARD_COND_INITIALIZER { { 0 } }
+
+/*
+ * Makes a condition variable that nobody waits for. Returns 0.
+ */
+int lockyard_cond_init(lockyard_cond_t *cond);
+
+/*
+ * Ends the use of a condition variable. There is nothing to give back. Every wait must
+ * have returned before: it is not enough, as it is with POSIX's, that all waiters have
+ * been signalled. Returns 0.
+ */
+int lockyard_cond_destroy(lockyard_cond_t *cond);
+
+/*
+ * Releases the mutex, waits to be signalled, and takes the mutex again.
+ *
+ * Returns 0, or EPERM when the calling thread does not hold the mutex.
+ */
+int lockyard_cond_wait(lockyard_cond_t *cond, lockyard_mutex_t *mutex);
+
+/*
+ * Releases the mutex, waits to be signalled or until the deadline, and takes the mutex
+ * again, however long that takes.
+ *
+ * Returns 0, ETIMEDOUT (with the mutex held), EINVAL for a malformed deadline, or EPERM
+ * when the calling thread does not hold the mutex.
+ */
+int lockyard_cond_timedwait(lockyard_cond_t *cond,
+                            lockyard_mutex_t *mutex,
+                            const struct timespec *deadline);
+
+/*
+ * Lets the thread that has waited longest go on, if any waits. Returns 0.
+ */
+int lockyard_cond_signal(lockyard_cond_t *cond);
+
+/*
+ * Lets all threads that wait go on, one after the other. Returns 0.
+ */
+int lockyard_cond_broadcast(lockyard_cond_t *cond);
+
+/*
+ * A mutual-exclusion lock whose owner runs at the priority of the most urgent real-time
+ * thread that waits for it.
+ *
+ * Among threads that are scheduled fairly it is as fast as lockyard_mutex_t, and waits
+ * as that does. A fork's child must not use one that the forking thread held.
+ */
+typedef struct lockyard_pimutex_t {
+    uint64_t opaque[3];
+} lockyard_pimutex_t;
+
+#define LOCKYARD_PIMUTEX_INITIALIZER { { 0 } }
+
+/*
+ * Makes an unlocked mutex. Returns 0.
+ */
+int lockyard_pimutex_init(lockyard_pimutex_t *mutex);
+
+/*
+ * Ends the use of a mutex. There is nothing to give back: it only says whether it was
+ * right. No other thread may use it meanwhile.
+ *
+ * Returns 0, or EBUSY when it is held.
+ */
+int lockyard_pimutex_destroy(lockyard_pimutex_t *mutex);
+
+/*
+ * Takes the mutex, waiting as long as it takes.
+ *
+ * Returns 0, or EDEADLK when the calling thread holds it already.
+ */
+int lockyard_pimutex_lock(lockyard_pimutex_t *mutex);
+
+/*
+ * Takes the mutex if it is free.
+ *
+ * Returns 0, or EBUSY when anybody holds it, the calling thread included.
+ */
+int lockyard_pimutex_trylock(lockyard_pimutex_t *mutex);
+
+/*
+ * Takes the mutex, waiting until the deadline at the latest.
+ *
+ * Returns 0, ETIMEDOUT, EINVAL for a malformed deadline, or EDEADLK when the calling
+ * thread holds it already.
+ */
+int lockyard_pimutex_timedlock(lockyard_pimutex_t *mutex, const struct timespec *deadline);
+
+/*
+ * Releases the mutex. Once another thread can take it, nothing of it is touched any
+ * more: that thread may free it.
+ *
+ * Returns 0, or EPERM when the calling thread does not hold it.
+ */
+int lockyard_pimutex_unlock(lockyard_pimutex_t *mutex);
+
+/*
+ * A condition variable for mutexes of the type lockyard_pimutex_t, which wakes the
+ * waiter of the highest real-time priority, and of equals the one that has waited
+ * longest.
+ *
+ * A waiter may wake without a signal: wait in a loop.
+ */
+typedef struct lockyard_picond_t {
+    uint32_t opaque[2];
+} lockyard_picond_t;
+
+#define LOCKYARD_PICOND_INITIALIZER { { 0 } }
+
+/*
+ * Makes a condition variable that nobody waits for. Returns 0.
+ */
+int lockyard_picond_init(lockyard_picond_t *cond);
+
+/*
+ * Ends the use of a condition variable. There is nothing to give back. Every wait must
+ * have returned before: it is not enough, as it is with POSIX's, that all waiters have
+ * been signalled. Returns 0.
+ */
+int lockyard_picond_destroy(lockyard_picond_t *cond);
+
+/*
+ * Releases the mutex, waits to be signalled, and takes the mutex again.
+ *
+ * Returns 0, or EPERM when the calling thread does not hold the mutex.
+ */
+int lockyard_picond_wait(lockyard_picond_t *cond, lockyard_pimutex_t *mutex);
+
+/*
+ * Releases the mutex, waits to be signalled or until the deadline, and takes the mutex
+ * again, however long that takes.
+ *
+ * Returns 0, ETIMEDOUT (with the mutex held), EINVAL for a malformed deadline, or EPERM
+ * when the calling thread does not hold the mutex.
+ */
+int lockyard_picond_timedwait(lockyard_picond_t *cond,
+                              lockyard_pimutex_t *mutex,
+                              const struct timespec *deadline);
+
+/*
+ * Lets the most urgent thread that waits go on, if any waits. Returns 0.
+ */
+int lockyard_picond_signal(lockyard_picond_t *cond);
+
+/*
+ * Lets all threads that wait go on. Returns 0.
+ */
+int lockyard_picond_broadcast(lockyard_picond_t *cond);
+
+/*
+ * A lock for many readers or one writer.
+ *
+ * A writer that finds it held spins while the writer before it is on a CPU, then sleeps.
+ * Running threads overtake sleeping ones for up to 4 ms; then the first sleeper is given
+ * the lock. A reader does not join readers past threads that wait: a thread that reads
+ * already and reads again may wait for a writer that waits for it.
+ */
+typedef struct lockyard_rwlock_t {
+    uint64_t opaque[3];
+} lockyard_rwlock_t;
+
+#define LOCKYARD_RWLOCK_INITIALIZER { { 0 } }
+
+/*
+ * Makes an unlocked lock. Returns 0.
+ */
+int lockyard_rwlock_init(lockyard_rwlock_t *lock);
+
+/*
+ * Ends the use of a lock. There is nothing to give back: it only says whether it was
+ * right. No other thread may use it meanwhile.
+ *
+ * Returns 0, or EBUSY when it is held.
+ */
+int lockyard_rwlock_destroy(lockyard_rwlock_t *lock);
+
+/*
+ * Takes the lock as a reader, waiting as long as it takes.
+ *
+ * Returns 0, or EDEADLK when the calling thread is the writer.
+ */
+int lockyard_rwlock_rdlock(lockyard_rwlock_t *lock);
+
+/*
+ * Takes the lock as a reader if it need not wait for that.
+ *
+ * Returns 0, or EBUSY.
+ */
+int lockyard_rwlock_tryrdlock(lockyard_rwlock_t *lock);
+
+/*
+ * Takes the lock as a reader, waiting until the deadline at the latest.
+ *
+ * Returns 0, ETIMEDOUT, EINVAL for a malformed deadline, or EDEADLK when the calling
+ * thread is the writer.
+ */
+int lockyard_rwlock_timedrdlock(lockyard_rwlock_t *lock, const struct timespec *deadline);
+
+/*
+ * Takes the lock as the writer, waiting as long as it takes.
+ *
+ * Returns 0, or EDEADLK when the calling thread is the writer already.
+ */
+int lockyard_rwlock_wrlock(lockyard_rwlock_t *lock);
+
+/*
+ * Takes the lock as the writer if it is free.
+ *
+ * Returns 0, or EBUSY.
+ */
+int lockyard_rwlock_trywrlock(lockyard_rwlock_t *lock);
+
+/*
+ * Takes the lock as the writer, waiting until the deadline at the latest.
+ *
+ * Returns 0, ETIMEDOUT, EINVAL for a malformed deadline, or EDEADLK when the calling
+ * thread is the writer already.
+ */
+int lockyard_rwlock_timedwrlock(lockyard_rwlock_t *lock, const struct timespec *deadline);
+
+/*
+ * Releases the lock: as the writer if the calling thread is that, else as a reader. Once
+ * another thread can take it, nothing of it is touched any more.
+ *
+ * Returns 0, or EPERM when nobody holds it, or another thread as the writer.
+ *
+ * Unless it is the writer, the calling thread is a reader, where anybody is.
+ */
+int lockyard_rwlock_unlock(lockyard_rwlock_t *lock);
+
+/*
+ * A lock for what is read all the time and written seldom.
+ *
+ * A reader writes to nothing that another CPU writes to, so readers do not slow each
+ * other down. The writer pays: it interrupts the threads of the process that are on a
+ * CPU, and adds up the counts of all CPUs.
+ *
+ * It takes four bytes for every CPU as well, from its first use until it is destroyed; a
+ * process can have 16 million at a time. A thread must not read again what it reads
+ * already. A read lock may be released by another thread than the one that took it.
+ */
+typedef struct lockyard_percpu_rwlock_t {
+    uint64_t opaque[4];
+} lockyard_percpu_rwlock_t;
+
+#define LOCKYARD_PERCPU_RWLOCK_INITIALIZER { { 0 } }
+
+/*
+ * Makes an unlocked lock. Returns 0.
+ */
+int lockyard_percpu_rwlock_init(lockyard_percpu_rwlock_t *lock);
+
+/*
+ * Ends the use of a lock and gives back its memory; that is not to be left out. The lock
+ * is then as after lockyard_percpu_rwlock_init. No other thread may use it meanwhile.
+ *
+ * Returns 0, or EBUSY when it is held: then nothing was done.
+ */
+int lockyard_percpu_rwlock_destroy(lockyard_percpu_rwlock_t *lock);
+
+/*
+ * Takes the lock as a reader, waiting as long as it takes.
+ *
+ * Returns 0, or EDEADLK when the calling thread is the writer.
+ */
+int lockyard_percpu_rwlock_rdlock(lockyard_percpu_rwlock_t *lock);
+
+/*
+ * Takes the lock as a reader if it need not wait for that.
+ *
+ * Returns 0, or EBUSY.
+ */
+int lockyard_percpu_rwlock_tryrdlock(lockyard_percpu_rwlock_t *lock);
+
+/*
+ * Takes the lock as a reader, waiting until the deadline at the latest.
+ *
+ * Returns 0, ETIMEDOUT, EINVAL for a malformed deadline, or EDEADLK when the calling
+ * thread is the writer.
+ */
+int lockyard_percpu_rwlock_timedrdlock(lockyard_percpu_rwlock_t *lock,
+                                       const struct timespec *deadline);
+
+/*
+ * Takes the lock as the writer, waiting as long as it takes.
+ *
+ * Returns 0, or EDEADLK when the calling thread is the writer already.
+ */
+int lockyard_percpu_rwlock_wrlock(lockyard_percpu_rwlock_t *lock);
+
+/*
+ * Takes the lock as the writer if it is free.
+ *
+ * Returns 0, or EBUSY, also when a reader only tried to get in meanwhile.
+ */
+int lockyard_percpu_rwlock_trywrlock(lockyard_percpu_rwlock_t *lock);
+
+/*
+ * Takes the lock as the writer, waiting until the deadline at the latest.
+ *
+ * Returns 0, ETIMEDOUT, EINVAL for a malformed deadline, or EDEADLK when the calling
+ * thread is the writer already.
+ */
+int lockyard_percpu_rwlock_timedwrlock(lockyard_percpu_rwlock_t *lock,
+                                       const struct timespec *deadline);
+
+/*
+ * Releases the lock: as the writer if the calling thread is that, else as a reader. Once
+ * another thread can take it, nothing of it is touched any more.
+ *
+ * Returns 0. It does not notice a stranger: to count its readers would cost more than
+ * all the rest.
+ *
+ * Unless it is the writer, the calling thread owns a read lock: its own, or one that
+ * another thread has passed on to it.
+ */
+int lockyard_percpu_rwlock_unlock(lockyard_percpu_rwlock_t *lock);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,274 @@
+// lockyard.h for C++17: locks for std::lock_guard, std::unique_lock, std::shared_lock and
+// std::scoped_lock, under the names of the standard library where it has the like.
+//
+//   std::mutex, std::timed_mutex    lockyard::mutex, also called timed_mutex
+//   std::shared_timed_mutex         lockyard::shared_mutex, lockyard::percpu_shared_mutex
+//   std::condition_variable         lockyard::condition_variable
+//                                   lockyard::pi_mutex, lockyard::pi_condition_variable
+//
+// All have constexpr constructors: globals are ready before any code runs. lockyard.h says
+// what each lock is for.
+//
+// Locking throws std::system_error where the C function returns EDEADLK, as does waiting
+// with a mutex that is not held; without exceptions it aborts. To unlock what is not held
+// ends the process.
+#ifndef LOCKYARD_HPP
+#define LOCKYARD_HPP
+
+#include "lockyard.h"
+
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <ctime>
+#include <mutex>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+namespace lockyard {
+
+namespace detail {
+
+// Whether the call got what it asked for; the alternative is `unless`.
+inline bool got(int error, int unless = 0) {
+    if (error == 0) return true;
+    if (error == unless) return false;
+#if defined(__cpp_exceptions)
+    throw std::system_error(error, std::generic_category(), "lockyard");
+#else
+    std::abort();
+#endif
+}
+
+inline void released(int error) noexcept {
+    if (error != 0) std::abort();
+}
+
+// The moment after a duration. Longer ones than fit in a time are forever.
+template <class Rep, class Period>
+std::chrono::steady_clock::time_point after(const std::chrono::duration<Rep, Period>& duration) {
+    using clock = std::chrono::steady_clock;
+    const auto now = clock::now();
+    if (duration <= duration.zero()) return now;
+    const std::chrono::duration<double> left = clock::time_point::max() - now;
+    if (std::chrono::duration<double>(duration) >= left) return clock::time_point::max();
+    // Rounded up: nobody is to wait less than he said.
+    return now + std::chrono::ceil<clock::duration>(duration);
+}
+
+// libstdc++ and libc++ have made their steady clock of CLOCK_MONOTONIC.
+template <class Duration>
+std::timespec to_timespec(
+    const std::chrono::time_point<std::chrono::steady_clock, Duration>& deadline) {
+    using namespace std::chrono;
+    const auto since = ceil<nanoseconds>(deadline.time_since_epoch());
+    const auto whole = floor<seconds>(since);
+    std::timespec at{};
+    at.tv_sec = static_cast<std::time_t>(whole.count());
+    at.tv_nsec = static_cast<long>((since - whole).count());
+    return at;
+}
+
+// Waits by `wait` until the deadline at the latest: what it says by then.
+template <class Duration, class Wait>
+bool until(const std::chrono::time_point<std::chrono::steady_clock, Duration>& deadline,
+           Wait wait) {
+    const std::timespec at = to_timespec(deadline);
+    return got(wait(&at), ETIMEDOUT);
+}
+
+// By another clock, which may be set meanwhile: waits as long as it has to go, and looks.
+template <class Clock, class Duration, class Wait>
+bool until(const std::chrono::time_point<Clock, Duration>& deadline, Wait wait) {
+    do {
+        if (until(after(deadline - Clock::now()), wait)) return true;
+    } while (Clock::now() < deadline);
+    return false;
+}
+
+template <class Native, int (*Lock)(Native*), int (*Try)(Native*),
+          int (*Timed)(Native*, const ::timespec*), int (*Unlock)(Native*)>
+class mutex {
+public:
+    using native_handle_type = Native*;
+
+    constexpr mutex() noexcept = default;
+    mutex(const mutex&) = delete;
+    mutex& operator=(const mutex&) = delete;
+
+    void lock() { got(Lock(&native_)); }
+    bool try_lock() { return got(Try(&native_), EBUSY); }
+    void unlock() noexcept { released(Unlock(&native_)); }
+
+    template <class Rep, class Period>
+    bool try_lock_for(const std::chrono::duration<Rep, Period>& duration) {
+        return try_lock_until(after(duration));
+    }
+
+    template <class Clock, class Duration>
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+        return until(deadline, [this](const ::timespec* at) { return Timed(&native_, at); });
+    }
+
+    native_handle_type native_handle() noexcept { return &native_; }
+
+private:
+    Native native_{};
+};
+
+template <class Native, int (*Read)(Native*), int (*TryRead)(Native*),
+          int (*TimedRead)(Native*, const ::timespec*), int (*Write)(Native*),
+          int (*TryWrite)(Native*),
+          int (*TimedWrite)(Native*, const ::timespec*), int (*Unlock)(Native*)>
+class shared_mutex {
+public:
+    using native_handle_type = Native*;
+
+    constexpr shared_mutex() noexcept = default;
+    shared_mutex(const shared_mutex&) = delete;
+    shared_mutex& operator=(const shared_mutex&) = delete;
+
+    void lock() { got(Write(&native_)); }
+    bool try_lock() { return got(TryWrite(&native_), EBUSY); }
+    void unlock() noexcept { released(Unlock(&native_)); }
+
+    template <class Rep, class Period>
+    bool try_lock_for(const std::chrono::duration<Rep, Period>& duration) {
+        return try_lock_until(after(duration));
+    }
+
+    template <class Clock, class Duration>
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+        return until(deadline, [this](const ::timespec* at) { return TimedWrite(&native_, at); });
+    }
+
+    void lock_shared() { got(Read(&native_)); }
+    bool try_lock_shared() { return got(TryRead(&native_), EBUSY); }
+    void unlock_shared() noexcept { released(Unlock(&native_)); }
+
+    template <class Rep, class Period>
+    bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& duration) {
+        return try_lock_shared_until(after(duration));
+    }
+
+    template <class Clock, class Duration>
+    bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+        return until(deadline, [this](const ::timespec* at) { return TimedRead(&native_, at); });
+    }
+
+    native_handle_type native_handle() noexcept { return &native_; }
+
+private:
+    Native native_{};
+};
+
+template <class Mutex, class Native, int (*Wait)(Native*, typename Mutex::native_handle_type),
+          int (*Timed)(Native*, typename Mutex::native_handle_type, const ::timespec*),
+          int (*Signal)(Native*), int (*Broadcast)(Native*)>
+class condition_variable {
+public:
+    using native_handle_type = Native*;
+
+    constexpr condition_variable() noexcept = default;
+    condition_variable(const condition_variable&) = delete;
+    condition_variable& operator=(const condition_variable&) = delete;
+
+    void notify_one() noexcept { Signal(&native_); }
+    void notify_all() noexcept { Broadcast(&native_); }
+
+    void wait(std::unique_lock<Mutex>& lock) { got(Wait(&native_, native(lock))); }
+
+    template <class Predicate>
+    void wait(std::unique_lock<Mutex>& lock, Predicate done) {
+        while (!done()) wait(lock);
+    }
+
+    template <class Clock, class Duration>
+    std::cv_status wait_until(std::unique_lock<Mutex>& lock,
+                              const std::chrono::time_point<Clock, Duration>& deadline) {
+        const auto mutex = native(lock);
+        const auto timed = [&](const ::timespec* at) { return Timed(&native_, mutex, at); };
+        bool early;
+        if constexpr (std::is_same_v<Clock, std::chrono::steady_clock>) {
+            early = until(deadline, timed);
+        } else {
+            // Not to be waited for twice: a notification in between would be lost.
+            early = until(after(deadline - Clock::now()), timed) || Clock::now() < deadline;
+        }
+        return early ? std::cv_status::no_timeout : std::cv_status::timeout;
+    }
+
+    template <class Clock, class Duration, class Predicate>
+    bool wait_until(std::unique_lock<Mutex>& lock,
+                    const std::chrono::time_point<Clock, Duration>& deadline, Predicate done) {
+        while (!done()) {
+            if (wait_until(lock, deadline) == std::cv_status::timeout) return done();
+        }
+        return true;
+    }
+
+    template <class Rep, class Period>
+    std::cv_status wait_for(std::unique_lock<Mutex>& lock,
+                            const std::chrono::duration<Rep, Period>& duration) {
+        return wait_until(lock, after(duration));
+    }
+
+    template <class Rep, class Period, class Predicate>
+    bool wait_for(std::unique_lock<Mutex>& lock,
+                  const std::chrono::duration<Rep, Period>& duration, Predicate done) {
+        return wait_until(lock, after(duration), std::move(done));
+    }
+
+    native_handle_type native_handle() noexcept { return &native_; }
+
+private:
+    // A lock without its mutex is a mutex that is not held.
+    static typename Mutex::native_handle_type native(const std::unique_lock<Mutex>& lock) {
+        got(lock.owns_lock() ? 0 : EPERM);
+        return lock.mutex()->native_handle();
+    }
+
+    Native native_{};
+};
+
+}  // namespace detail
+
+using mutex = detail::mutex<lockyard_mutex_t, lockyard_mutex_lock, lockyard_mutex_trylock,
+                            lockyard_mutex_timedlock, lockyard_mutex_unlock>;
+using timed_mutex = mutex;
+
+using condition_variable =
+    detail::condition_variable<mutex, lockyard_cond_t, lockyard_cond_wait, lockyard_cond_timedwait,
+                               lockyard_cond_signal, lockyard_cond_broadcast>;
+
+using pi_mutex = detail::mutex<lockyard_pimutex_t, lockyard_pimutex_lock, lockyard_pimutex_trylock,
+                               lockyard_pimutex_timedlock, lockyard_pimutex_unlock>;
+
+using pi_condition_variable =
+    detail::condition_variable<pi_mutex, lockyard_picond_t, lockyard_picond_wait,
+                               lockyard_picond_timedwait, lockyard_picond_signal,
+                               lockyard_picond_broadcast>;
+
+using shared_mutex =
+    detail::shared_mutex<lockyard_rwlock_t, lockyard_rwlock_rdlock, lockyard_rwlock_tryrdlock,
+                         lockyard_rwlock_timedrdlock, lockyard_rwlock_wrlock,
+                         lockyard_rwlock_trywrlock, lockyard_rwlock_timedwrlock,
+                         lockyard_rwlock_unlock>;
+
+class percpu_shared_mutex
+    : public detail::shared_mutex<lockyard_percpu_rwlock_t, lockyard_percpu_rwlock_rdlock,
+                                  lockyard_percpu_rwlock_tryrdlock,
+                                  lockyard_percpu_rwlock_timedrdlock, lockyard_percpu_rwlock_wrlock,
+                                  lockyard_percpu_rwlock_trywrlock,
+                                  lockyard_percpu_rwlock_timedwrlock,
+                                  lockyard_percpu_rwlock_unlock> {
+public:
+    // The one lock that has something to give back.
+    ~percpu_shared_mutex() { lockyard_percpu_rwlock_destroy(native_handle()); }
+};
+
+}  // namespace lockyard
+
+#endif

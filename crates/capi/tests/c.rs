@@ -1,0 +1,209 @@
+//! The libraries as C and C++ have them: installed, found, linked and run. Where there is
+//! no compiler for these, a test says so and passes.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::OnceLock,
+};
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
+
+const C: &[&str] = &["cc", "-std=c99", "-Wall", "-Wextra", "-Werror"];
+const CPP: &[&str] = &["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror"];
+
+/// Whether there is such a program; says so if not.
+fn has(program: &str) -> bool {
+    let found = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    let has = found.is_ok_and(|status| status.success());
+    if !has {
+        eprintln!("left out: there is no {program}");
+    }
+    has
+}
+
+fn run(command: &mut Command) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().expect("it starts");
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr),
+    );
+    assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
+    stdout.into_owned()
+}
+
+/// Where the libraries are installed, once for all tests.
+fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let prefix = Path::new(SCRATCH).join("prefix");
+        let install = ["run", "--quiet", "--package", "xtask", "--", "install"];
+        run(Command::new(env!("CARGO"))
+            .args(install)
+            .args(["--debug", "--prefix"])
+            .arg(&prefix)
+            .current_dir(HERE));
+        prefix
+    })
+}
+
+/// What the compiler is to be told to find and link the library.
+fn flags(arguments: &[&str]) -> Vec<String> {
+    let lib = prefix().join("lib");
+    let rpath = format!("-Wl,-rpath,{}", lib.display());
+    let mut flags = vec!["-pthread".to_owned(), rpath];
+    if has("pkg-config") {
+        let found = run(Command::new("pkg-config")
+            .args(arguments)
+            .args(["--cflags", "--libs", "lockyard"])
+            .env("PKG_CONFIG_PATH", lib.join("pkgconfig")));
+        flags.extend(found.split_whitespace().map(str::to_owned));
+    } else {
+        let include = prefix().join("include");
+        flags.push(format!("-I{}", include.display()));
+        flags.extend([format!("-L{}", lib.display()), "-llockyard".to_owned()]);
+    }
+    flags
+}
+
+/// Compiles a file. `None` if there is no compiler.
+fn compiled(compiler: &[&str], source: &str, flags: &[String]) -> Option<Command> {
+    let program = Path::new(SCRATCH).join(source.replace('/', "-"));
+    has(compiler[0]).then(|| {
+        run(Command::new(compiler[0])
+            .args(&compiler[1..])
+            .arg(Path::new(HERE).join(source))
+            .args(flags)
+            .arg("-o")
+            .arg(&program));
+        Command::new(program)
+    })
+}
+
+/// Compiles a file, runs it and compares what it prints.
+fn prints(compiler: &[&str], source: &str, expected: &str) {
+    if let Some(mut program) = compiled(compiler, source, &flags(&[])) {
+        assert_eq!(run(&mut program), expected, "{source}");
+    }
+}
+
+const QUEUE: &str = "4000 items, the sum is 4002000\n";
+
+#[test]
+fn examples_in_c_run() {
+    prints(C, "examples/queue.c", QUEUE);
+    let readers = "400 and 400 writes, 0 torn reads\n";
+    prints(C, "examples/readers.c", readers);
+    prints(C, "examples/timed.c", "it is busy\nit is ours\n");
+}
+
+#[test]
+fn examples_in_cpp_run() {
+    prints(CPP, "examples/queue.cpp", QUEUE);
+    let locks = "accounts: 0 and 1000\nnumber: 555\n\
+                 beside a reader: read 1, write 0\ntold: 0, ours: 1\n";
+    prints(CPP, "examples/locks.cpp", locks);
+}
+
+#[test]
+fn every_code_is_returned() {
+    prints(C, "tests/codes.c", "0 failures\n");
+    prints(CPP, "tests/codes.cpp", "0 failures\n");
+}
+
+#[test]
+fn the_static_library_links() {
+    if !has("pkg-config") {
+        return;
+    }
+    let mut flags = flags(&["--static"]);
+    for flag in &mut flags {
+        if flag == "-llockyard" {
+            *flag = "-l:liblockyard.a".to_owned();
+        }
+    }
+    // A name of its own for the program: the other test's may be running.
+    if let Some(mut program) = compiled(C, "tests/../examples/queue.c", &flags) {
+        assert_eq!(run(&mut program), QUEUE);
+    }
+}
+
+#[test]
+fn the_header_is_strict() {
+    if !has(CPP[0]) {
+        return;
+    }
+    let header = prefix().join("include/lockyard.h");
+    for (language, standard) in [("c", "c99"), ("c++", "c++11"), ("c", "c17")] {
+        run(Command::new(CPP[0])
+            .args(["-x", language])
+            .arg(format!("-std={standard}"))
+            .args(["-Wall", "-Wextra", "-pedantic-errors", "-Werror"])
+            .arg("-fsyntax-only")
+            .arg(&header));
+    }
+}
+
+#[test]
+fn a_closed_library_may_still_be_called_back() {
+    let library = prefix().join("lib/liblockyard.so");
+    if let Some(mut program) = compiled(C, "tests/unloaded.c", &["-pthread".into(), "-ldl".into()])
+    {
+        assert_eq!(run(program.arg(library)), "closed: 0\nended\n");
+    }
+}
+
+#[test]
+fn the_library_exports_its_functions_and_uses_no_others_locks() {
+    if !has("nm") {
+        return;
+    }
+    let library = prefix().join("lib/liblockyard.so");
+    let symbols = |which| {
+        let lines = run(Command::new("nm").args(["-D", which]).arg(&library));
+        let names = lines.lines().filter_map(|line| line.split(' ').next_back());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let header = std::fs::read_to_string(prefix().join("include/lockyard.h")).unwrap();
+    let exported = symbols("--defined-only");
+    let declared = header.matches("\nint lockyard_").count();
+    assert_eq!(exported.len(), declared, "{exported:?}");
+    for name in exported {
+        assert!(header.contains(&format!("int {name}(")), "{name}");
+    }
+    for name in symbols("--undefined-only") {
+        let foreign = [
+            "pthread_mutex",
+            "pthread_rwlock",
+            "pthread_cond",
+            "pthread_spin",
+        ];
+        assert!(!foreign.iter().any(|lock| name.starts_with(lock)), "{name}");
+    }
+}
+
+#[test]
+fn cmake_finds_the_package() {
+    if !has("cmake") || !has(CPP[0]) {
+        return;
+    }
+    let build = Path::new(SCRATCH).join("cmake");
+    run(Command::new("cmake")
+        .args(["-S", "examples", "-B"])
+        .arg(&build)
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display()))
+        .current_dir(HERE));
+    run(Command::new("cmake").arg("--build").arg(&build));
+    for program in ["queue_c", "queue_static", "queue_cpp"] {
+        assert_eq!(run(&mut Command::new(build.join(program))), QUEUE);
+    }
+}

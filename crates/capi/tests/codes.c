@@ -1,0 +1,234 @@
+/* Every number that a function of lockyard.h can return, and when. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <limits.h>
+#include <lockyard.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static int failures;
+
+#define CHECK(call, expected)                                                             \
+    do {                                                                                  \
+        int returned = (call);                                                            \
+        if (returned != (expected)) {                                                     \
+            printf("line %d: %s is %d, not %s\n", __LINE__, #call, returned, #expected);  \
+            failures++;                                                                   \
+        }                                                                                 \
+    } while (0)
+
+/* Moments that need no waiting for. */
+static const struct timespec past = {0, 0};
+static const struct timespec before_all = {-1, 0};
+static const struct timespec far = {LONG_MAX, 999999999};
+static const struct timespec bad = {0, 1000000000};
+static const struct timespec worse = {0, -1};
+
+struct call {
+    int (*function)(void *);
+    void *lock;
+    int returned;
+};
+
+static void *make(void *call) {
+    struct call *made = call;
+    made->returned = made->function(made->lock);
+    return NULL;
+}
+
+/* Calls it in another thread. */
+static int elsewhere(int (*function)(void *), void *lock) {
+    struct call call = {function, lock, -1};
+    pthread_t thread;
+    pthread_create(&thread, NULL, make, &call);
+    pthread_join(thread, NULL);
+    return call.returned;
+}
+
+#define MUTEX_AND_COND(mutex, MUTEX, cond, COND)                                          \
+    static int mutex##_take_and_release(void *lock) {                                     \
+        int error = lockyard_##mutex##_lock(lock);                                        \
+        return error ? error : lockyard_##mutex##_unlock(lock);                           \
+    }                                                                                     \
+    static int mutex##_try(void *lock) { return lockyard_##mutex##_trylock(lock); }       \
+    static int mutex##_late(void *lock) { return lockyard_##mutex##_timedlock(lock, &past); } \
+    static int mutex##_later(void *lock) {                                                \
+        return lockyard_##mutex##_timedlock(lock, &before_all);                           \
+    }                                                                                     \
+    static int mutex##_bad(void *lock) { return lockyard_##mutex##_timedlock(lock, &bad); } \
+    static int mutex##_release(void *lock) { return lockyard_##mutex##_unlock(lock); }    \
+                                                                                          \
+    static void mutex##_codes(void) {                                                     \
+        lockyard_##mutex##_t lock;                                                        \
+        memset(&lock, 0xff, sizeof lock);                                                 \
+        CHECK(lockyard_##mutex##_init(&lock), 0);                                         \
+        CHECK(lockyard_##mutex##_unlock(&lock), EPERM);                                   \
+        CHECK(lockyard_##mutex##_timedlock(&lock, &bad), EINVAL);                         \
+        CHECK(lockyard_##mutex##_timedlock(&lock, &worse), EINVAL);                       \
+        CHECK(lockyard_##mutex##_lock(&lock), 0);                                         \
+        CHECK(lockyard_##mutex##_lock(&lock), EDEADLK);                                   \
+        CHECK(lockyard_##mutex##_timedlock(&lock, &far), EDEADLK);                        \
+        CHECK(lockyard_##mutex##_trylock(&lock), EBUSY);                                  \
+        CHECK(lockyard_##mutex##_destroy(&lock), EBUSY);                                  \
+        CHECK(elsewhere(mutex##_try, &lock), EBUSY);                                      \
+        CHECK(elsewhere(mutex##_late, &lock), ETIMEDOUT);                                 \
+        CHECK(elsewhere(mutex##_later, &lock), ETIMEDOUT);                                \
+        CHECK(elsewhere(mutex##_bad, &lock), EINVAL);                                     \
+        CHECK(elsewhere(mutex##_release, &lock), EPERM);                                  \
+        CHECK(lockyard_##mutex##_unlock(&lock), 0);                                       \
+        CHECK(lockyard_##mutex##_unlock(&lock), EPERM);                                   \
+        CHECK(elsewhere(mutex##_take_and_release, &lock), 0);                             \
+        CHECK(lockyard_##mutex##_timedlock(&lock, &past), 0);                             \
+        CHECK(lockyard_##mutex##_unlock(&lock), 0);                                       \
+        CHECK(lockyard_##mutex##_timedlock(&lock, &far), 0);                              \
+        CHECK(lockyard_##mutex##_unlock(&lock), 0);                                       \
+        CHECK(lockyard_##mutex##_trylock(&lock), 0);                                      \
+        CHECK(lockyard_##mutex##_unlock(&lock), 0);                                       \
+        CHECK(lockyard_##mutex##_destroy(&lock), 0);                                      \
+    }                                                                                     \
+                                                                                          \
+    static struct {                                                                       \
+        lockyard_##mutex##_t lock;                                                        \
+        lockyard_##cond##_t changed;                                                      \
+        int ready;                                                                        \
+    } mutex##_shared = {LOCKYARD_##MUTEX##_INITIALIZER, LOCKYARD_##COND##_INITIALIZER, 0}; \
+    static void *mutex##_prepare(void *notify) {                                          \
+        lockyard_##mutex##_lock(&mutex##_shared.lock);                                    \
+        mutex##_shared.ready = 1;                                                         \
+        CHECK((*(int (**)(lockyard_##cond##_t *))notify)(&mutex##_shared.changed), 0);    \
+        lockyard_##mutex##_unlock(&mutex##_shared.lock);                                  \
+        return NULL;                                                                      \
+    }                                                                                     \
+    static void cond##_is_told(int (*notify)(lockyard_##cond##_t *), int timed) {         \
+        pthread_t thread;                                                                 \
+        CHECK(lockyard_##mutex##_lock(&mutex##_shared.lock), 0);                          \
+        mutex##_shared.ready = 0;                                                         \
+        pthread_create(&thread, NULL, mutex##_prepare, &notify);                          \
+        while (!mutex##_shared.ready) {                                                   \
+            if (timed)                                                                    \
+                CHECK(lockyard_##cond##_timedwait(                                        \
+                          &mutex##_shared.changed, &mutex##_shared.lock, &far), 0);       \
+            else                                                                          \
+                CHECK(lockyard_##cond##_wait(                                             \
+                          &mutex##_shared.changed, &mutex##_shared.lock), 0);             \
+        }                                                                                 \
+        CHECK(lockyard_##mutex##_unlock(&mutex##_shared.lock), 0);                        \
+        pthread_join(thread, NULL);                                                       \
+    }                                                                                     \
+                                                                                          \
+    static void cond##_codes(void) {                                                      \
+        lockyard_##mutex##_t lock = LOCKYARD_##MUTEX##_INITIALIZER;                       \
+        lockyard_##cond##_t changed;                                                      \
+        memset(&changed, 0xff, sizeof changed);                                           \
+        CHECK(lockyard_##cond##_init(&changed), 0);                                       \
+        CHECK(lockyard_##cond##_signal(&changed), 0);                                     \
+        CHECK(lockyard_##cond##_broadcast(&changed), 0);                                  \
+        CHECK(lockyard_##cond##_wait(&changed, &lock), EPERM);                            \
+        CHECK(lockyard_##cond##_timedwait(&changed, &lock, &past), EPERM);                \
+        CHECK(lockyard_##mutex##_lock(&lock), 0);                                         \
+        CHECK(lockyard_##cond##_timedwait(&changed, &lock, &past), ETIMEDOUT);            \
+        CHECK(lockyard_##cond##_timedwait(&changed, &lock, &before_all), ETIMEDOUT);      \
+        CHECK(lockyard_##cond##_timedwait(&changed, &lock, &bad), EINVAL);                \
+        CHECK(lockyard_##mutex##_unlock(&lock), 0);                                       \
+        CHECK(lockyard_##cond##_destroy(&changed), 0);                                    \
+        cond##_is_told(lockyard_##cond##_signal, 0);                                      \
+        cond##_is_told(lockyard_##cond##_broadcast, 1);                                   \
+    }
+
+MUTEX_AND_COND(mutex, MUTEX, cond, COND)
+MUTEX_AND_COND(pimutex, PIMUTEX, picond, PICOND)
+
+#define RWLOCK(rw, RW)                                                                    \
+    static int rw##_read_and_release(void *lock) {                                        \
+        int error = lockyard_##rw##_rdlock(lock);                                         \
+        return error ? error : lockyard_##rw##_unlock(lock);                              \
+    }                                                                                     \
+    static int rw##_write_and_release(void *lock) {                                       \
+        int error = lockyard_##rw##_wrlock(lock);                                         \
+        return error ? error : lockyard_##rw##_unlock(lock);                              \
+    }                                                                                     \
+    static int rw##_tryread(void *lock) { return lockyard_##rw##_tryrdlock(lock); }       \
+    static int rw##_trywrite(void *lock) { return lockyard_##rw##_trywrlock(lock); }      \
+    static int rw##_late_read(void *lock) { return lockyard_##rw##_timedrdlock(lock, &past); } \
+    static int rw##_late_write(void *lock) {                                              \
+        return lockyard_##rw##_timedwrlock(lock, &past);                                  \
+    }                                                                                     \
+    static int rw##_bad_read(void *lock) { return lockyard_##rw##_timedrdlock(lock, &bad); } \
+    static int rw##_bad_write(void *lock) { return lockyard_##rw##_timedwrlock(lock, &bad); } \
+                                                                                          \
+    static void rw##_codes(void) {                                                        \
+        lockyard_##rw##_t lock;                                                           \
+        memset(&lock, 0xff, sizeof lock);                                                 \
+        CHECK(lockyard_##rw##_init(&lock), 0);                                            \
+        CHECK(lockyard_##rw##_timedrdlock(&lock, &bad), EINVAL);                          \
+        CHECK(lockyard_##rw##_timedwrlock(&lock, &worse), EINVAL);                        \
+        CHECK(lockyard_##rw##_rdlock(&lock), 0);                                          \
+        CHECK(lockyard_##rw##_trywrlock(&lock), EBUSY);                                   \
+        CHECK(lockyard_##rw##_destroy(&lock), EBUSY);                                     \
+        CHECK(elsewhere(rw##_read_and_release, &lock), 0);                                \
+        CHECK(elsewhere(rw##_trywrite, &lock), EBUSY);                                    \
+        CHECK(elsewhere(rw##_late_write, &lock), ETIMEDOUT);                              \
+        CHECK(elsewhere(rw##_bad_write, &lock), EINVAL);                                  \
+        CHECK(lockyard_##rw##_unlock(&lock), 0);                                          \
+        CHECK(lockyard_##rw##_tryrdlock(&lock), 0);                                       \
+        CHECK(lockyard_##rw##_unlock(&lock), 0);                                          \
+        CHECK(lockyard_##rw##_timedrdlock(&lock, &past), 0);                              \
+        CHECK(lockyard_##rw##_unlock(&lock), 0);                                          \
+        CHECK(lockyard_##rw##_wrlock(&lock), 0);                                          \
+        CHECK(lockyard_##rw##_wrlock(&lock), EDEADLK);                                    \
+        CHECK(lockyard_##rw##_rdlock(&lock), EDEADLK);                                    \
+        CHECK(lockyard_##rw##_timedwrlock(&lock, &far), EDEADLK);                         \
+        CHECK(lockyard_##rw##_timedrdlock(&lock, &far), EDEADLK);                         \
+        CHECK(lockyard_##rw##_trywrlock(&lock), EBUSY);                                   \
+        CHECK(lockyard_##rw##_tryrdlock(&lock), EBUSY);                                   \
+        CHECK(lockyard_##rw##_destroy(&lock), EBUSY);                                     \
+        CHECK(elsewhere(rw##_tryread, &lock), EBUSY);                                     \
+        CHECK(elsewhere(rw##_late_read, &lock), ETIMEDOUT);                               \
+        CHECK(elsewhere(rw##_bad_read, &lock), EINVAL);                                   \
+        CHECK(elsewhere(rw##_late_write, &lock), ETIMEDOUT);                              \
+        CHECK(lockyard_##rw##_unlock(&lock), 0);                                          \
+        CHECK(elsewhere(rw##_write_and_release, &lock), 0);                               \
+        CHECK(lockyard_##rw##_trywrlock(&lock), 0);                                       \
+        CHECK(lockyard_##rw##_unlock(&lock), 0);                                          \
+        CHECK(lockyard_##rw##_timedwrlock(&lock, &past), 0);                              \
+        CHECK(lockyard_##rw##_unlock(&lock), 0);                                          \
+        CHECK(lockyard_##rw##_destroy(&lock), 0);                                         \
+    }
+
+RWLOCK(rwlock, RWLOCK)
+RWLOCK(percpu_rwlock, PERCPU_RWLOCK)
+
+static int rwlock_release(void *lock) { return lockyard_rwlock_unlock(lock); }
+static int percpu_read(void *lock) { return lockyard_percpu_rwlock_rdlock(lock); }
+
+int main(void) {
+    lockyard_rwlock_t rwlock = LOCKYARD_RWLOCK_INITIALIZER;
+    lockyard_percpu_rwlock_t percpu = LOCKYARD_PERCPU_RWLOCK_INITIALIZER;
+
+    mutex_codes();
+    cond_codes();
+    pimutex_codes();
+    picond_codes();
+    rwlock_codes();
+    percpu_rwlock_codes();
+
+    /* A stranger's unlock is noticed where that costs nothing. */
+    CHECK(lockyard_rwlock_unlock(&rwlock), EPERM);
+    CHECK(lockyard_rwlock_wrlock(&rwlock), 0);
+    CHECK(elsewhere(rwlock_release, &rwlock), EPERM);
+    CHECK(lockyard_rwlock_unlock(&rwlock), 0);
+
+    /* A read lock of one thread is another's to release; the place is given back, and
+     * the lock can be used again. */
+    CHECK(elsewhere(percpu_read, &percpu), 0);
+    CHECK(lockyard_percpu_rwlock_unlock(&percpu), 0);
+    CHECK(lockyard_percpu_rwlock_destroy(&percpu), 0);
+    CHECK(lockyard_percpu_rwlock_wrlock(&percpu), 0);
+    CHECK(lockyard_percpu_rwlock_unlock(&percpu), 0);
+    CHECK(lockyard_percpu_rwlock_destroy(&percpu), 0);
+
+    printf("%d failures\n", failures);
+    return failures != 0;
+}

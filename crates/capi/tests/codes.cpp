@@ -1,0 +1,130 @@
+// What lockyard.hpp makes of the numbers, and that it fits what the standard asks for.
+#include <chrono>
+#include <cstdio>
+#include <lockyard.hpp>
+#include <mutex>
+#include <shared_mutex>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+
+static int failures;
+
+#define CHECK(condition)                                      \
+    if (!(condition)) {                                       \
+        std::printf("line %d: %s\n", __LINE__, #condition);   \
+        failures++;                                           \
+    }
+
+using namespace std::chrono;
+
+// Deadlines by several clocks, in units coarse and fine, over and not to be reached.
+template <class Lock>
+static void waits_until(Lock lock) {
+    CHECK(!lock(steady_clock::now()));
+    CHECK(!lock(steady_clock::time_point(hours(-1))));
+    CHECK(!lock(time_point_cast<milliseconds>(steady_clock::now()) - minutes(1)));
+    CHECK(!lock(system_clock::now() + microseconds(100)));
+    CHECK(!lock(system_clock::time_point(hours(-1))));
+}
+
+template <class Lock>
+static void waits_for(Lock lock) {
+    CHECK(!lock(hours::min()));
+    CHECK(!lock(seconds(0)));
+    CHECK(!lock(duration<double>(1e-4)));
+}
+
+template <class Mutex>
+static void exclusive() {
+    static_assert(!std::is_copy_constructible_v<Mutex> && !std::is_move_assignable_v<Mutex>);
+    static_assert(std::is_nothrow_default_constructible_v<Mutex>);
+    static_assert(noexcept(std::declval<Mutex&>().unlock()));
+    Mutex mutex;
+    {
+        std::lock_guard guard(mutex);
+        CHECK(!mutex.try_lock());
+        try {
+            mutex.lock();
+            CHECK(!"the second lock returned");
+        } catch (const std::system_error& error) {
+            CHECK(error.code() == std::errc::resource_deadlock_would_occur);
+        }
+        std::thread([&] {
+            CHECK(!std::unique_lock(mutex, std::try_to_lock));
+            waits_until([&](auto at) { return std::unique_lock(mutex, at).owns_lock(); });
+            waits_for([&](auto time) { return std::unique_lock(mutex, time).owns_lock(); });
+        }).join();
+    }
+    // A free lock is had in no time and at any time.
+    CHECK(std::unique_lock(mutex, seconds(0)));
+    CHECK(std::unique_lock(mutex, hours::max()));
+    CHECK(std::unique_lock(mutex, steady_clock::time_point::max()));
+    CHECK(std::unique_lock(mutex, system_clock::time_point(hours(-1))));
+    Mutex other;
+    std::scoped_lock both(mutex, other);
+    CHECK(!mutex.try_lock() && mutex.native_handle() != other.native_handle());
+}
+
+template <class Mutex>
+static void shared() {
+    exclusive<Mutex>();
+    Mutex mutex;
+    {
+        std::shared_lock reading(mutex);
+        CHECK(!mutex.try_lock());
+        std::thread([&] {
+            CHECK(std::shared_lock(mutex));
+            CHECK(std::shared_lock(mutex, std::try_to_lock));
+            CHECK(std::shared_lock(mutex, hours::max()));
+            waits_until([&](auto at) { return std::unique_lock(mutex, at).owns_lock(); });
+        }).join();
+    }
+    std::unique_lock writing(mutex);
+    std::thread([&] {
+        waits_until([&](auto at) { return std::shared_lock(mutex, at).owns_lock(); });
+        waits_for([&](auto time) { return std::shared_lock(mutex, time).owns_lock(); });
+    }).join();
+}
+
+template <class Condition, class Mutex>
+static void condition() {
+    Mutex mutex;
+    Condition changed;
+    std::unique_lock lock(mutex, std::defer_lock);
+    try {
+        changed.wait(lock);
+        CHECK(!"it waited without the mutex");
+    } catch (const std::system_error& error) {
+        CHECK(error.code() == std::errc::operation_not_permitted);
+    }
+    lock.lock();
+    waits_until([&](auto at) { return changed.wait_until(lock, at, [] { return false; }); });
+    waits_for([&](auto time) { return changed.wait_for(lock, time, [] { return false; }); });
+    CHECK(changed.wait_until(lock, steady_clock::now()) == std::cv_status::timeout);
+    CHECK(lock.owns_lock() && !mutex.try_lock());
+
+    int turns = 0;
+    std::thread other([&] {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return turns == 1; });
+        turns = 2;
+        changed.notify_one();
+    });
+    turns = 1;
+    changed.notify_all();
+    CHECK(changed.wait_for(lock, hours::max(), [&] { return turns == 2; }));
+    other.join();
+}
+
+int main() {
+    exclusive<lockyard::mutex>();
+    exclusive<lockyard::timed_mutex>();
+    exclusive<lockyard::pi_mutex>();
+    shared<lockyard::shared_mutex>();
+    shared<lockyard::percpu_shared_mutex>();
+    condition<lockyard::condition_variable, lockyard::mutex>();
+    condition<lockyard::pi_condition_variable, lockyard::pi_mutex>();
+    std::printf("%d failures\n", failures);
+    return failures != 0;
+}

@@ -1,0 +1,268 @@
+//! The C header, made from the sources of `crates/capi`: each type and function that
+//! stands there for C, in their order and with their documentation. They use a handful
+//! of types; a generator for all of Rust (cbindgen) would bring many crates to build.
+
+use std::{fmt::Write, fs, path::Path};
+
+use anyhow::{Context, bail};
+use syn::{Attribute, Expr, FnArg, GenericArgument, Item, Lit, Pat, PathArguments, Type};
+
+const SOURCES: &str = "crates/capi/src";
+/// Where the header lies, from the root.
+pub const HEADER: &str = "crates/capi/include/lockyard.h";
+
+const BEGIN: &str = r#"#ifndef LOCKYARD_H
+#define LOCKYARD_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct timespec; /* as in time.h, which strict C99 keeps from declaring it */
+"#;
+
+const END: &str = r"
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+";
+
+/// Writes the header; or only says whether it is what the sources make.
+///
+/// # Errors
+/// A file cannot be read or written, or has what this module cannot say in C.
+pub fn run(root: &Path, write: bool) -> anyhow::Result<bool> {
+    let header = root.join(HEADER);
+    let fresh = generate(&|module| {
+        let path = root.join(SOURCES).join(format!("{module}.rs"));
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    })?;
+    if write {
+        fs::create_dir_all(header.parent().expect("it is in a directory"))?;
+        fs::write(&header, fresh).with_context(|| format!("cannot write {HEADER}"))?;
+        return Ok(true);
+    }
+    Ok(fs::read_to_string(&header).is_ok_and(|committed| committed == fresh))
+}
+
+/// The header of what `source` gives for `lib` and the modules that it names.
+fn generate(source: &dyn Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<String> {
+    let lib = syn::parse_file(&source("lib")?)?;
+    let mut out = String::from("/* Made from crates/capi/src by `cargo xtask header`. */\n\n");
+    comment(&mut out, &lib.attrs);
+    out.push('\n');
+    out.push_str(BEGIN);
+    for item in &lib.items {
+        let Item::Mod(module) = item else { continue };
+        let file = syn::parse_file(&source(&module.ident.to_string())?)?;
+        for item in &file.items {
+            declare(&mut out, item)?;
+        }
+    }
+    out.push_str(END);
+    Ok(out)
+}
+
+/// Declares an item, if it is for C.
+fn declare(out: &mut String, item: &Item) -> anyhow::Result<()> {
+    match item {
+        Item::Struct(item) => {
+            let opaque = item
+                .fields
+                .iter()
+                .next()
+                .context("a type without a field")?;
+            let (word, words) = layout(&opaque.ty)
+                .with_context(|| format!("{} is no Opaque<_, [word; words]>", item.ident))?;
+            let name = snake(&item.ident.to_string());
+            out.push('\n');
+            comment(out, &item.attrs);
+            writeln!(
+                out,
+                "typedef struct lockyard_{name}_t {{\n    {word} opaque[{words}];\n}} lockyard_{name}_t;\n\n\
+                 #define LOCKYARD_{}_INITIALIZER {{ {{ 0 }} }}",
+                name.to_uppercase(),
+            )?;
+        }
+        Item::Fn(item) if item.sig.abi.is_some() => {
+            let name = &item.sig.ident;
+            let parameters = item.sig.inputs.iter().map(parameter);
+            let parameters = parameters
+                .collect::<anyhow::Result<Vec<_>>>()
+                .with_context(|| format!("a parameter of {name}"))?;
+            out.push('\n');
+            comment(out, &item.attrs);
+            let line = format!("int {name}({});", parameters.join(", "));
+            let between = format!(",\n{}", " ".repeat(name.to_string().len() + 5));
+            if line.len() <= 100 {
+                writeln!(out, "{line}")?;
+            } else {
+                writeln!(out, "int {name}({});", parameters.join(&between))?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The documentation as a comment, without the headings of its sections.
+fn comment(out: &mut String, attributes: &[Attribute]) {
+    out.push_str("/*\n");
+    for line in attributes.iter().filter_map(documentation) {
+        if !line.trim_start().starts_with('#') {
+            out.push_str(format!(" *{line}").trim_end());
+            out.push('\n');
+        }
+    }
+    out.push_str(" */\n");
+}
+
+fn documentation(attribute: &Attribute) -> Option<String> {
+    let meta = attribute.meta.require_name_value().ok()?;
+    match &meta.value {
+        Expr::Lit(syn::ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) if meta.path.is_ident("doc") => Some(text.value()),
+        _ => None,
+    }
+}
+
+/// The C word of an `Opaque<_, [word; words]>`, and how many.
+fn layout(ty: &Type) -> Option<(&'static str, String)> {
+    let Type::Path(path) = ty else { return None };
+    let opaque = path.path.segments.last().filter(|s| s.ident == "Opaque")?;
+    let PathArguments::AngleBracketed(arguments) = &opaque.arguments else {
+        return None;
+    };
+    let GenericArgument::Type(Type::Array(array)) = arguments.args.last()? else {
+        return None;
+    };
+    let word = match name(&array.elem)?.as_str() {
+        "u32" => "uint32_t",
+        "u64" => "uint64_t",
+        _ => return None,
+    };
+    let Expr::Lit(syn::ExprLit {
+        lit: Lit::Int(words),
+        ..
+    }) = &array.len
+    else {
+        return None;
+    };
+    Some((word, words.to_string()))
+}
+
+fn parameter(argument: &FnArg) -> anyhow::Result<String> {
+    let FnArg::Typed(argument) = argument else {
+        bail!("a method is no function for C");
+    };
+    let Pat::Ident(pattern) = &*argument.pat else {
+        bail!("it has no name");
+    };
+    let Type::Reference(reference) = &*argument.ty else {
+        bail!("it is no reference");
+    };
+    let pointee = match &*reference.elem {
+        Type::Path(path)
+            if path
+                .path
+                .segments
+                .last()
+                .is_some_and(|s| s.ident == "MaybeUninit") =>
+        {
+            let PathArguments::AngleBracketed(inner) = &path.path.segments[0].arguments else {
+                bail!("MaybeUninit of what?");
+            };
+            match inner.args.first() {
+                Some(GenericArgument::Type(inner)) => name(inner),
+                _ => None,
+            }
+        }
+        elem => name(elem),
+    };
+    let ident = pattern.ident.to_string();
+    let ident = ident.trim_start_matches('_');
+    Ok(match pointee.context("its type has no name")?.as_str() {
+        "timespec" => format!("const struct timespec *{ident}"),
+        ours => format!("lockyard_{}_t *{ident}", snake(ours)),
+    })
+}
+
+/// The name of a type without arguments.
+fn name(ty: &Type) -> Option<String> {
+    match ty {
+        Type::Path(path) => path.path.get_ident().map(ToString::to_string),
+        _ => None,
+    }
+}
+
+/// `PercpuRwlock` as `percpu_rwlock`.
+fn snake(name: &str) -> String {
+    let mut out = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !out.is_empty() {
+            out.push('_');
+        }
+        out.extend(letter.to_lowercase());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(module: &str) -> anyhow::Result<String> {
+        generate(&|name| {
+            Ok(if name == "lib" {
+                "//! Locks.\nmod a;".to_owned()
+            } else {
+                module.to_owned()
+            })
+        })
+    }
+
+    #[test]
+    fn a_type_and_a_function_are_declared() {
+        let made = made(
+            "/// A lock.\n#[repr(transparent)]\npub struct AbLock(Opaque<Raw<X>, [u64; 2]>);\n\
+             /// Takes it.\n///\n/// # Safety\n/// It is free.\n#[unsafe(no_mangle)]\n\
+             pub unsafe extern \"C\" fn f(a: &mut MaybeUninit<AbLock>, _at: &timespec) -> c_int { 0 }\n\
+             fn inner() {}",
+        )
+        .unwrap();
+        let expected = "
+/*
+ * A lock.
+ */
+typedef struct lockyard_ab_lock_t {
+    uint64_t opaque[2];
+} lockyard_ab_lock_t;
+
+#define LOCKYARD_AB_LOCK_INITIALIZER { { 0 } }
+
+/*
+ * Takes it.
+ *
+ * It is free.
+ */
+int f(lockyard_ab_lock_t *a, const struct timespec *at);
+
+#ifdef __cplusplus
+}
+";
+        assert!(made.contains(expected), "{made}");
+        assert!(made.contains("/*\n * Locks.\n */\n\n#ifndef"), "{made}");
+    }
+
+    #[test]
+    fn what_c_cannot_say_is_an_error() {
+        assert!(made("pub struct A(Raw);").is_err());
+        assert!(made("pub extern \"C\" fn f(a: u8) -> c_int { 0 }").is_err());
+    }
+}

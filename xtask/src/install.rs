@@ -1,0 +1,98 @@
+//! Installs the C libraries: headers, the shared and the static one, and what
+//! pkg-config and CMake find them by.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, ensure};
+
+const CRATE: &str = "crates/capi";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What a program must link that links the static library: what
+/// `rustc --print native-static-libs` says, but for the C library itself.
+const STATIC_LIBS: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl";
+
+/// Builds the libraries and installs them below `prefix`.
+///
+/// # Errors
+/// They cannot be built, or `prefix` cannot be written to.
+pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
+    let built = build(root, debug)?;
+    fs::create_dir_all(prefix).with_context(|| format!("cannot make {}", prefix.display()))?;
+    let prefix = prefix.canonicalize()?; // pkg-config's file has it, and is read elsewhere
+    let (include, lib) = (prefix.join("include"), prefix.join("lib"));
+    for name in ["lockyard.h", "lockyard.hpp"] {
+        copy(
+            &root.join(CRATE).join("include").join(name),
+            &include.join(name),
+        )?;
+    }
+    copy(&built.join("liblockyard.a"), &lib.join("liblockyard.a"))?;
+    let shared = format!("liblockyard.so.{VERSION}");
+    copy(&built.join("liblockyard.so"), &lib.join(&shared))?;
+    link(&shared, &lib.join("liblockyard.so.0"))?; // its soname: crates/capi/build.rs
+    link("liblockyard.so.0", &lib.join("liblockyard.so"))?;
+    for (name, directory) in [
+        ("lockyard.pc", "pkgconfig"),
+        ("lockyardConfig.cmake", "cmake/lockyard"),
+        ("lockyardConfigVersion.cmake", "cmake/lockyard"),
+    ] {
+        let template = root.join(CRATE).join("package").join(format!("{name}.in"));
+        let text = fs::read_to_string(&template)
+            .with_context(|| format!("cannot read {}", template.display()))?
+            .replace("@PREFIX@", &prefix.to_string_lossy())
+            .replace("@VERSION@", VERSION)
+            .replace("@STATIC_LIBS@", STATIC_LIBS);
+        let to = lib.join(directory);
+        fs::create_dir_all(&to)?;
+        fs::write(to.join(name), text)?;
+    }
+    println!("lockyard {VERSION}: {}", prefix.display());
+    Ok(true)
+}
+
+/// Builds the libraries. Returns the directory that has them.
+fn build(root: &Path, debug: bool) -> anyhow::Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--package", "lockyard-capi"]);
+    if !debug {
+        cargo.arg("--release");
+    }
+    let status = cargo
+        .current_dir(root)
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(status.success(), "the libraries cannot be built");
+    Ok(root
+        .join(target)
+        .join(if debug { "debug" } else { "release" }))
+}
+
+/// Replaces, and does not overwrite, what is there: programs may be running with it.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to.parent().expect("it is in a directory"))?;
+    remove(to)?;
+    fs::copy(from, to)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+fn link(target: &str, at: &Path) -> anyhow::Result<()> {
+    remove(at)?;
+    symlink(target, at).with_context(|| format!("cannot make {}", at.display()))
+}
+
+fn remove(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot replace {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
