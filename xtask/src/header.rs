@@ -261,6 +261,18 @@ int f(lockyard_ab_lock_t *a, const struct timespec *at);
     }
 
     #[test]
+    fn a_stale_header_is_found() {
+        let root = std::env::temp_dir().join(format!("lockyard-header-{}", std::process::id()));
+        fs::create_dir_all(root.join(SOURCES)).unwrap();
+        fs::write(root.join(SOURCES).join("lib.rs"), "//! Before.").unwrap();
+        assert!(!run(&root, false).unwrap());
+        assert!(run(&root, true).unwrap() && run(&root, false).unwrap());
+        fs::write(root.join(SOURCES).join("lib.rs"), "//! After.").unwrap();
+        assert!(!run(&root, false).unwrap());
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
     fn what_c_cannot_say_is_an_error() {
         assert!(made("pub struct A(Raw);").is_err());
         assert!(made("pub extern \"C\" fn f(a: u8) -> c_int { 0 }").is_err());

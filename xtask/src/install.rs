@@ -17,6 +17,17 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// `rustc --print native-static-libs` says, but for the C library itself.
 const STATIC_LIBS: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl";
 
+/// The shared library's accesses to thread-locals are most of what its locks cost: by
+/// default each calls the dynamic linker. The initial-exec model reads them directly, from
+/// the space that glibc keeps for libraries that are opened at run time (of 1.6 KB, these
+/// take 0.8). The compiler has no stable option for that, so it is told to take an unstable
+/// one. With link-time optimisation the functions of all crates share their accesses.
+const OPTIMISED: [(&str, &str); 3] = [
+    ("RUSTC_BOOTSTRAP", "1"),
+    ("RUSTFLAGS", "-Ztls-model=initial-exec"),
+    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
+];
+
 /// Builds the libraries and installs them below `prefix`.
 ///
 /// # Errors
@@ -52,7 +63,7 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
         fs::create_dir_all(&to)?;
         fs::write(to.join(name), text)?;
     }
-    println!("lockyard {VERSION}: {}", prefix.display());
+    println!("lockyard {VERSION} is in {}", prefix.display());
     Ok(true)
 }
 
@@ -62,7 +73,7 @@ fn build(root: &Path, debug: bool) -> anyhow::Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--quiet", "--package", "lockyard-capi"]);
     if !debug {
-        cargo.arg("--release");
+        cargo.arg("--release").envs(OPTIMISED);
     }
     let status = cargo
         .current_dir(root)

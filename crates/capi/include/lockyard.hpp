@@ -11,7 +11,8 @@
 //
 // Locking throws std::system_error where the C function returns EDEADLK, as does waiting
 // with a mutex that is not held; without exceptions it aborts. To unlock what is not held
-// ends the process.
+// ends the process. A condition variable must outlive each wait with it; that all waiters
+// were notified, as the standard asks, is not enough.
 #ifndef LOCKYARD_HPP
 #define LOCKYARD_HPP
 
