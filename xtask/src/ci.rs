@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_step_is_shown_as_one_would_type_it() {
-        assert_eq!(AFTER_TIDY[4].line(), "scripts/aarch64-test");
+        assert_eq!(AFTER_TIDY[3].line(), "scripts/aarch64-test");
         assert_eq!(
             AFTER_TIDY[2].line(),
             "RUSTDOCFLAGS=\"-D warnings\" cargo doc --quiet --workspace --no-deps"

@@ -254,7 +254,8 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
             P::event(Event::Boosted);
             P::lock_pi(&self.body().owner, deadline)
         };
-        // (B4) Release pairs with stop_boosting's Acquire.
+        // (B5) AcqRel pairs with stop_boosting's: an owner that finds nobody sees the mark
+        // that I have left.
         self.boosters.fetch_add(1u32.wrapping_neg(), AcqRel);
         match ended {
             LockPi::Taken => true,
@@ -345,7 +346,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
             return false;
         }
         body.queue.front.fetch_and(!BOOST, AcqRel); // (B3), (Q1)
-        // (B3) AcqRel pairs with that of (B4).
+        // (B3) AcqRel pairs with that of (B4) and (B5).
         let ended = self
             .boosters
             .compare_exchange(boosters, 0, AcqRel, Relaxed)
