@@ -25,8 +25,8 @@
 //! | front: set `BOOST` | test: the front has no `BOOST` |
 //! | quiesce | owner word: store 0, or `KEPT` |
 //! | is the mutex reserved? then revoke that | |
-//! | quiesce, for another that was revoking | |
-//! | wait in the kernel | |
+//! | quiesce, for another that was revoking (B7) | |
+//! | say so to the boosters that come (B8); wait in the kernel | |
 //!
 //! Test and store are one step towards quiesce ([`Platform::store_if`]). So either
 //! the store is there before the booster goes on, or the unlock sees `BOOST` and takes
@@ -39,7 +39,7 @@
 //! | an owner ends boosting (B3) | a booster (B4) |
 //! |---|---|
 //! | front: clear `BOOST` | boosters: add 1; was it `SETTLED`? |
-//! | boosters: from none to 0; if that fails, set `BOOST` again | if not, (B1) |
+//! | boosters: from none to 0; if that fails, set `BOOST` again (B6) | if not, (B1) |
 //!
 //! All are read-modify-writes. A booster that comes before the owner's exchange makes
 //! it fail; one that comes after does not find `SETTLED`. Meanwhile nobody unlocks, for
@@ -286,8 +286,8 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
                 return true;
             }
         }
-        P::quiesce(); // (B1)
-        // (B1) Release pairs with the Acquire of (B4).
+        P::quiesce(); // (B7)
+        // (B8) AcqRel pairs with that of (B4): who finds it goes to the kernel at once.
         self.boosters.fetch_or(SETTLED, AcqRel);
         false
     }
@@ -355,7 +355,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         if ended {
             P::event(Event::BoostStopped);
         } else {
-            body.queue.front.fetch_or(BOOST, AcqRel); // (B3), (Q1)
+            body.queue.front.fetch_or(BOOST, AcqRel); // (B6), (Q1)
         }
         ended
     }
