@@ -181,8 +181,11 @@ fn reads_are_counted_and_their_waits_are_apart() {
             assert!(share.contains(&(number("reads") / all)), "{run}");
             let samples = number("read_wait_samples") + number("write_wait_samples");
             assert_eq!(samples, number("wait_samples"));
-            assert!(number("read_wait_p50_ns") <= number("read_wait_max_ns"));
-            assert_eq!(run["write_wait_max_ns"].is_null(), read == "100");
+            assert!(run["read_wait_p50_ns"].as_f64() <= run["read_wait_max_ns"].as_f64());
+            // On a busy machine none may have been sampled of those that there were.
+            let none = number("write_wait_samples") == 0.0;
+            assert!(none || read != "100", "{run}");
+            assert_eq!(run["write_wait_max_ns"].is_null(), none);
         }
     }
 }
