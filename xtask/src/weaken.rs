@@ -35,6 +35,8 @@ pub enum Lock {
     Pimutex,
     /// The real-time mutex
     Rtmutex,
+    /// The futex
+    Futex,
 }
 
 impl Lock {
@@ -50,6 +52,7 @@ impl Lock {
             Lock::PercpuRwsem => "percpu::",
             Lock::Pimutex => "pimutex::",
             Lock::Rtmutex => "rtmutex::",
+            Lock::Futex => "futex::",
         }
     }
 
@@ -70,6 +73,7 @@ impl Lock {
             ],
             Lock::PercpuRwsem => &["percpu_rwsem.rs", "percpu_rwsem/waiting.rs"],
             Lock::Rtmutex => &["rtmutex.rs"],
+            Lock::Futex => &["futex.rs", "futex/queue.rs"],
         }
     }
 }

@@ -77,6 +77,17 @@ impl<P: Platform> Gate<P> {
         Self { word: P::U32::ZERO }
     }
 
+    /// Whether the gate is free and nobody sleeps at it: a hint.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.word.load(Relaxed) == 0 // a hint
+    }
+
+    /// Opens the gate and forgets who sleeps at it, in a copy of the address space in
+    /// which the caller is the only task.
+    pub(crate) fn forget(&self) {
+        self.word.store(0, Relaxed); // there is one task
+    }
+
     /// Runs `section` while holding the gate. When this returns, the caller
     /// has made its last access to the gate's memory: who enters next may
     /// free it.

@@ -8,6 +8,7 @@
 
 mod api;
 pub mod condvar;
+pub mod futex;
 mod gate;
 pub mod keeper;
 pub mod mutex;

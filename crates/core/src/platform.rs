@@ -12,7 +12,7 @@ pub use core::sync::atomic::Ordering;
 
 pub use event::Event;
 
-use crate::{gate, osq, percpu_rwsem, rtmutex, rwsem, wait_queue};
+use crate::{futex, gate, osq, percpu_rwsem, rtmutex, rwsem, wait_queue};
 
 /// A 32-bit word of shared memory. Its only constructor is [`Word::ZERO`], so
 /// that a lock of zero bytes is an unlocked lock.
@@ -460,6 +460,7 @@ pub struct TaskRecord<P: Platform> {
     pub(crate) percpu: percpu_rwsem::Node<P>,
     pub(crate) rwsem: rwsem::Node<P>,
     pub(crate) rtmutex: rtmutex::Node<P>,
+    pub(crate) futex: futex::Node<P>,
 }
 
 impl<P: Platform> Default for TaskRecord<P> {
@@ -478,6 +479,7 @@ impl<P: Platform> TaskRecord<P> {
             percpu: percpu_rwsem::Node::new(),
             rwsem: rwsem::Node::new(),
             rtmutex: rtmutex::Node::new(),
+            futex: futex::Node::new(),
         }
     }
 }

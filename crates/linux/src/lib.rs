@@ -12,13 +12,15 @@
 //! | sleep, wake | a futex in the record |
 //! | lend my priority | the kernel's priority-inheriting futex |
 //!
-//! Three modules are no answers to locks of core: [`kernel_pi`], [`robust`] and
-//! [`condvar`] are the kernel's own queues, by priority.
+//! Four modules are no answers to locks of core: [`kernel_pi`], [`robust`] and
+//! [`condvar`] are the kernel's own queues, by priority; [`mod@futex`] is core's table of
+//! queues, for the words of others.
 
 mod arch;
 pub mod clock;
 pub mod condvar;
 pub mod events;
+pub mod futex;
 pub mod kernel_pi;
 mod pace;
 mod park;

@@ -24,7 +24,7 @@ use std::{
 use lockyard_core::{TaskId, TaskRecord, keeper::Keeper};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use crate::{Linux, LinuxPi, Threads, rseq};
+use crate::{Linux, LinuxPi, Threads, futex, rseq};
 
 /// A task's record, on cache lines of its own.
 #[repr(align(128))]
@@ -109,6 +109,23 @@ impl Holds {
         let urgent = matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE);
         self.urgent.set(urgent);
         urgent
+    }
+}
+
+/// The calling thread's rank among those that wait: its real-time priority, 0 if it has
+/// none, and beyond all for who has a deadline to keep.
+pub fn rank() -> u32 {
+    const BEYOND: u32 = 100;
+    if !HOLDS.with(Holds::ask_urgent) {
+        return 0;
+    }
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: it writes the calling thread's parameters to `parameters`, which is a
+    // valid `sched_param`, and keeps no pointer to it.
+    unsafe { libc::sched_getparam(0, &raw mut parameters) };
+    match parameters.sched_priority {
+        1.. => parameters.sched_priority.cast_unsigned(),
+        _ => BEYOND,
     }
 }
 
@@ -411,5 +428,6 @@ extern "C" fn after_fork_in_child() {
     // What it held by the parent's number it does not hold by its own.
     TID.set(0);
     HOLDS.with(|holds| holds.words.set(0));
+    futex::after_fork_in_child();
     FORKED.store(true, Relaxed); // the child has one thread
 }

@@ -42,8 +42,8 @@ mod robust;
 
 pub use lock_api::WaitTimeoutResult;
 pub use lockyard_core::{mutex::PATIENCE_MICROS, osq, percpu_rwsem, pimutex, rwsem};
-pub use lockyard_linux::condvar::RawPiCondvar;
 use lockyard_linux::{Linux, LinuxPi};
+pub use lockyard_linux::{condvar::RawPiCondvar, futex};
 pub use robust::{OwnerDied, RobustPiMutex};
 
 /// The mutex without its data: sixteen bytes, all zero when unlocked.

@@ -53,6 +53,7 @@ impl Twin {
                 "rwsem" => Some("rwsem"),
                 "percpu_rwsem" => Some("percpu_rwsem"),
                 "rtmutex" => Some("rtmutex"),
+                "futex" => Some("futex"),
                 _ => None,
             }
         };

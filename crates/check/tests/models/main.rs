@@ -2,6 +2,7 @@
 //! it took, and that it reached the rare paths it is for.
 
 mod condvar;
+mod futex;
 mod gate;
 mod guarded;
 mod mutex;

@@ -1,0 +1,535 @@
+//! Models of the futex.
+
+use std::{cell::Cell, num::NonZeroU32, rc::Rc};
+
+use lockyard_check::{
+    Check, CheckWord, Explorer, Tracked, Wakes, afterwards, history, name, spawn,
+};
+use lockyard_core::{
+    Deadline, Event, FOREVER, Look,
+    Ordering::{Acquire, Relaxed, Release},
+    Platform, Word,
+    futex::{Key, Requeued, Table, Waited, Waiter},
+};
+
+use crate::{DEADLINE, explore};
+
+const SLOTS: usize = 4;
+/// From one bucket's count to the next one's, in words.
+const BUCKET_WORDS: usize = 16;
+const ALL: u32 = u32::MAX;
+const EVERY_BIT: NonZeroU32 = NonZeroU32::MAX;
+
+type Futex = Table<Check, SLOTS>;
+
+/// A word, its key, and the payload that it announces.
+struct Place {
+    key: Key,
+    word: CheckWord,
+    payload: Tracked<u32>,
+}
+
+impl Place {
+    const fn new(key: Key) -> Self {
+        Self {
+            key,
+            word: CheckWord::ZERO,
+            payload: Tracked::new(0),
+        }
+    }
+}
+
+struct Shared {
+    futex: Futex,
+    a: Place,
+    b: Place,
+    /// How the waits of each task ended, and what the wakes of each returned: no
+    /// part of what is modelled.
+    waited: Cell<[Option<Waited>; 8]>,
+    woke: Cell<[u32; 8]>,
+}
+
+impl Shared {
+    fn new(a: Key, b: Key) -> Rc<Self> {
+        let shared = Rc::new(Self {
+            futex: Futex::new(),
+            a: Place::new(a),
+            b: Place::new(b),
+            waited: Cell::default(),
+            woke: Cell::default(),
+        });
+        name(&shared.futex, "futex");
+        let this = Rc::clone(&shared);
+        afterwards(move || {
+            for slot in 0..SLOTS {
+                let waiters = history(&this.futex, slot * BUCKET_WORDS + 1);
+                assert_eq!(*waiters.last().unwrap_or(&0), 0, "nobody is counted");
+            }
+        });
+        shared
+    }
+
+    /// Waits while the word is 0.
+    fn wait(&self, place: &Place, deadline: Option<Deadline>) -> Waited {
+        self.wait_as(place, Waiter::ANY, deadline)
+    }
+
+    fn wait_as(&self, place: &Place, waiter: Waiter, deadline: Option<Deadline>) -> Waited {
+        let unchanged = || place.word.load(Acquire) == 0;
+        let waited = self.futex.wait(&place.key, waiter, unchanged, deadline);
+        let mut all = self.waited.get();
+        all[me()] = Some(waited);
+        self.waited.set(all);
+        waited
+    }
+
+    /// Changes the word, which announces the payload.
+    fn change(&self, place: &Place) {
+        place.payload.set(1);
+        place.word.store(1, Release);
+    }
+
+    fn wake(&self, place: &Place, most: u32) -> u32 {
+        let woken = self.futex.wake(&place.key, most, EVERY_BIT);
+        let mut all = self.woke.get();
+        all[me()] += woken;
+        self.woke.set(all);
+        woken
+    }
+
+    /// Moves a waiter from `a` to `b` if `a` has not changed.
+    fn requeue(&self) -> Option<Requeued> {
+        let unchanged = || self.a.word.load(Relaxed) == 0;
+        (self.futex).requeue(&self.a.key, &self.b.key, (0, 1), unchanged)
+    }
+}
+
+fn me() -> usize {
+    Check::me().number() as usize
+}
+
+/// A key whose waiters stand in the bucket of `key`, or do not.
+fn another(key: Key, same_bucket: bool) -> Key {
+    let futex = Futex::new();
+    let others = (1..).map(|n| Key::private(1, n * 4));
+    let fits =
+        |other: &Key| *other != key && (futex.slot(other) == futex.slot(&key)) == same_bucket;
+    others.into_iter().find(fits).expect("there are many")
+}
+
+const A: Key = Key::private(1, 4096);
+
+fn apart() -> Rc<Shared> {
+    Shared::new(A, another(A, false))
+}
+
+/// One waits, one changes the word and wakes.
+fn wait_and_wake(deadline: Option<Deadline>) {
+    let shared = apart();
+    let waker = Rc::clone(&shared);
+    let ended = Rc::clone(&shared);
+    spawn(move || {
+        if shared.wait(&shared.a, deadline) != Waited::TimedOut {
+            assert_eq!(shared.a.payload.get(), 1);
+        }
+    });
+    spawn(move || {
+        waker.change(&waker.a);
+        waker.wake(&waker.a, 1);
+    });
+    afterwards(move || {
+        let woken = ended.waited.get()[1] == Some(Waited::Woken);
+        assert_eq!(
+            ended.woke.get()[2],
+            u32::from(woken),
+            "who is woken is told"
+        );
+    });
+}
+
+#[test]
+fn no_lost_wake_up() {
+    let explorer = Explorer::new().whims(1);
+    explore("futex", &explorer, &[Event::Parked], || wait_and_wake(None));
+}
+
+/// What happened before a wake-up happens before the wait returns, whatever made
+/// the waiter look.
+#[test]
+fn spurious_wakes() {
+    let explorer = Explorer::new().wakes(Wakes::Permissive(1));
+    explore("futex, spurious wakes", &explorer, &[Event::Parked], || {
+        let shared = apart();
+        let waker = Rc::clone(&shared);
+        spawn(move || {
+            if shared.wait(&shared.a, None) == Waited::Woken {
+                assert_eq!(shared.a.payload.get(), 1);
+            }
+        });
+        spawn(move || {
+            waker.a.payload.set(1);
+            waker.a.word.store(1, Relaxed); // the wake-up alone announces it
+            waker.wake(&waker.a, 1);
+        });
+    });
+}
+
+#[test]
+fn wake_against_timeout() {
+    let events = [Event::Cancelled, Event::CancelGranted];
+    explore("futex, deadline", &Explorer::new(), &events, || {
+        wait_and_wake(Some(DEADLINE));
+    });
+}
+
+/// Of two waiters the first may give up, and who is woken wakes the other: no
+/// wake-up goes to one that says that it has timed out.
+#[test]
+fn a_wake_up_is_passed_on() {
+    let explorer = Explorer::new().pct(1, 3, 6_000);
+    let events = [Event::Cancelled, Event::Parked];
+    explore("futex, passed on", &explorer, &events, || {
+        let shared = apart();
+        for deadline in [Some(DEADLINE), None] {
+            let shared = Rc::clone(&shared);
+            spawn(move || {
+                if shared.wait(&shared.a, deadline) == Waited::Woken {
+                    shared.wake(&shared.a, 1);
+                }
+            });
+        }
+        spawn(move || {
+            shared.change(&shared.a);
+            shared.wake(&shared.a, 1);
+        });
+    });
+}
+
+/// Who has changed the first word, and then finds nobody at the second, finds
+/// who waited at the first: a requeue has come before, or finds the word changed.
+#[test]
+fn requeue_against_wake() {
+    let explorer = Explorer::new();
+    explore("futex, requeue", &explorer, &[Event::Requeued], || {
+        let shared = apart();
+        let (waiter, waker) = (Rc::clone(&shared), Rc::clone(&shared));
+        spawn(move || {
+            waiter.wait(&waiter.a, None);
+        });
+        spawn(move || {
+            shared.requeue();
+        });
+        spawn(move || {
+            waker.change(&waker.a);
+            waker.wake(&waker.b, 1);
+            waker.wake(&waker.a, 1);
+        });
+    });
+}
+
+/// A waiter leaves while it is moved, and is woken where it was moved to.
+#[test]
+fn requeue_against_timeout() {
+    let events = [Event::Requeued, Event::Cancelled];
+    let explorer = Explorer::new();
+    explore("futex, requeue, deadline", &explorer, &events, || {
+        let shared = apart();
+        let (waiter, ended) = (Rc::clone(&shared), Rc::clone(&shared));
+        spawn(move || {
+            waiter.wait(&waiter.a, Some(DEADLINE));
+        });
+        spawn(move || {
+            shared.requeue();
+            shared.wake(&shared.b, 1);
+        });
+        afterwards(move || {
+            let woken = ended.waited.get()[1] == Some(Waited::Woken);
+            assert_eq!(ended.woke.get()[2], u32::from(woken));
+        });
+    });
+}
+
+/// Two tasks requeue in opposite directions, between two buckets and within one.
+#[test]
+fn requeue_both_ways() {
+    for same_bucket in [false, true] {
+        let name = format!("futex, both ways, same bucket: {same_bucket}");
+        explore(&name, &Explorer::new(), &[], move || {
+            let shared = Shared::new(A, another(A, same_bucket));
+            let other = Rc::clone(&shared);
+            spawn(move || {
+                shared.requeue();
+            });
+            spawn(move || {
+                (other.futex).requeue(&other.b.key, &other.a.key, (1, 1), || true);
+            });
+        });
+    }
+}
+
+/// One waits at each of two words whose waiters stand in one bucket, or in two:
+/// a wake-up goes to the word that it is for.
+fn two_words(a: Key, b: Key) {
+    let shared = Shared::new(a, b);
+    let (at_a, at_b) = (Rc::clone(&shared), Rc::clone(&shared));
+    spawn(move || {
+        if at_a.wait(&at_a.a, None) != Waited::TimedOut {
+            assert_eq!(at_a.a.payload.get(), 1);
+        }
+    });
+    spawn(move || {
+        if at_b.wait(&at_b.b, None) != Waited::TimedOut {
+            assert_eq!(at_b.b.payload.get(), 1);
+        }
+    });
+    spawn(move || {
+        shared.change(&shared.a);
+        shared.wake(&shared.a, 1);
+        shared.change(&shared.b);
+        shared.wake(&shared.b, 1);
+    });
+}
+
+#[test]
+fn two_keys_in_one_bucket() {
+    let explorer = Explorer::new().pct(1, 2, 8_000);
+    explore("futex, one bucket", &explorer, &[Event::Parked], || {
+        two_words(A, another(A, true));
+    });
+}
+
+/// Keys that differ in one field are two words', wherever their waiters stand.
+#[test]
+fn every_field_is_compared() {
+    let alike = [
+        (Key::private(1, 1 << 32 | 4), Key::private(1, 4)),
+        (Key::private(1, 8), Key::private(1, 4)),
+        (Key::private(1, 4), Key::private(2, 4)),
+        (Key::private(1, 4), Key::private(1 << 32 | 1, 4)),
+        (Key::private(1, 4), Key::shared(1, 4)),
+    ];
+    for (number, (a, b)) in alike.into_iter().enumerate() {
+        let name = format!("futex, field {number} is compared");
+        explore(&name, &Explorer::new(), &[], move || {
+            // One bucket for all: only the comparison tells them apart.
+            let futex = Rc::new(Table::<Check, 1>::new());
+            let word = Rc::new(CheckWord::ZERO);
+            let (waiting, waited) = (Rc::clone(&futex), Rc::clone(&word));
+            spawn(move || {
+                waiting.wait(&a, Waiter::ANY, || waited.load(Relaxed) == 0, None);
+            });
+            spawn(move || {
+                assert_eq!(futex.wake(&b, ALL, EVERY_BIT), 0, "{b:?} is not {a:?}");
+                word.store(1, Relaxed);
+                futex.wake(&a, ALL, EVERY_BIT);
+            });
+        });
+    }
+}
+
+/// Keys that differ in one field alone are spread over the buckets, and neighbouring
+/// words are spread evenly.
+#[test]
+fn every_field_is_hashed() {
+    type With = fn(u64) -> Key;
+    let fields: [(&str, With); 6] = [
+        ("address", |n| Key::private(1, n * 4)),
+        ("page", |n| Key::private(1, n << 12)),
+        ("upper half of the address", |n| Key::private(1, n << 32)),
+        ("space", |n| Key::private(n, 64)),
+        ("upper half of the object", |n| Key::shared(n << 32, 64)),
+        ("kind", |n| match n % 2 {
+            0 => Key::private(n / 2, 64),
+            _ => Key::shared(n / 2, 64),
+        }),
+    ];
+    explore("futex, hash", &Explorer::new(), &[], move || {
+        const BUCKETS: usize = 64;
+        const KEYS: u64 = 64 * 64;
+        for (field, key) in fields {
+            let table = Table::<Check, BUCKETS>::new();
+            let mut counts = [0; BUCKETS];
+            (0..KEYS).for_each(|n| counts[table.slot(&key(n))] += 1);
+            let most = counts.into_iter().max().expect("there are buckets");
+            assert!(
+                most < 64 * 2,
+                "{field}: {most} keys of {KEYS} in one bucket"
+            );
+        }
+        // What the kind adds moves every key.
+        let table = Table::<Check, BUCKETS>::new();
+        let slots = |n| [Key::private(n, 64), Key::shared(n, 64)].map(|key| table.slot(&key));
+        let moved = (0..KEYS).filter(|&n| slots(n)[0] != slots(n)[1]).count();
+        assert!(
+            moved > KEYS as usize * 7 / 8,
+            "kind: {moved} keys of {KEYS} move"
+        );
+    });
+}
+
+/// A waiter is woken by a bit that it waits for, and by no other.
+#[test]
+fn bitsets() {
+    explore(
+        "futex, bit sets",
+        &Explorer::new(),
+        &[Event::Parked],
+        || {
+            let shared = apart();
+            let waiter = Rc::clone(&shared);
+            let set = |bits| NonZeroU32::new(bits).expect("a bit");
+            spawn(move || {
+                let waits = Waiter {
+                    bitset: set(0b0110),
+                    rank: 0,
+                };
+                waiter.wait_as(&waiter.a, waits, None);
+            });
+            spawn(move || {
+                let wake = |bits| shared.futex.wake(&shared.a.key, ALL, set(bits));
+                assert_eq!(wake(0b1001), 0);
+                shared.change(&shared.a);
+                wake(0b0100);
+            });
+        },
+    );
+}
+
+/// Two waiters are woken together, and may wait again while their waker is still at
+/// it: it is done with a node before it says so.
+#[test]
+fn a_chain_of_two() {
+    let explorer = Explorer::new().wakes(Wakes::Permissive(1)).pct(1, 3, 6_000);
+    explore("futex, chain", &explorer, &[Event::Parked], || {
+        let shared = apart();
+        for _ in 0..2 {
+            let shared = Rc::clone(&shared);
+            spawn(move || {
+                shared.wait(&shared.a, None);
+                let (b, unchanged) = (&shared.b.key, || true);
+                (shared.futex).wait(b, Waiter::ANY, unchanged, Some(DEADLINE));
+            });
+        }
+        spawn(move || {
+            shared.change(&shared.a);
+            shared.wake(&shared.a, 2);
+        });
+    });
+}
+
+/// The most urgent first, then in the order of arrival.
+#[test]
+fn by_rank_and_then_by_arrival() {
+    const RANKS: [u32; 4] = [0, 2, 0, 2];
+    let explorer = Explorer::new().pct(1, 2, 500);
+    explore("futex, ranks", &explorer, &[Event::Parked], || {
+        let shared = apart();
+        let turn = Rc::new(CheckWord::ZERO);
+        let await_turn = |turn: &CheckWord, n| {
+            Check::spin_until(turn, Relaxed, Look::Poll, FOREVER, |now| now == n, || false);
+        };
+        for (n, rank) in (0..).zip(RANKS) {
+            let (shared, turn) = (Rc::clone(&shared), Rc::clone(&turn));
+            spawn(move || {
+                await_turn(&turn, n);
+                let waiter = Waiter {
+                    rank,
+                    ..Waiter::ANY
+                };
+                let stands = || {
+                    turn.store(n + 1, Relaxed); // the gate is closed until it stands there
+                    true
+                };
+                let waited = (shared.futex).wait(&shared.a.key, waiter, stands, None);
+                assert_eq!(waited, Waited::Woken);
+                shared.b.payload.set(shared.b.payload.get() * 10 + n);
+                turn.store(turn.load(Relaxed) + 1, Release);
+            });
+        }
+        spawn(move || {
+            await_turn(&turn, RANKS.len() as u32);
+            for woken in 1..=RANKS.len() as u32 {
+                assert_eq!(shared.wake(&shared.a, 1), 1);
+                let done = |now| now == RANKS.len() as u32 + woken;
+                Check::spin_until(&turn, Acquire, Look::Poll, FOREVER, done, || false);
+            }
+            assert_eq!(shared.b.payload.get(), 1302);
+        });
+    });
+}
+
+/// A change of the second word inside the gates wakes waiters of both words.
+#[test]
+fn wake_of_two_words() {
+    let explorer = Explorer::new().pct(1, 2, 8_000);
+    explore("futex, wake_op", &explorer, &[Event::Parked], || {
+        let shared = apart();
+        for at_b in [false, true] {
+            let shared = Rc::clone(&shared);
+            spawn(move || {
+                let place = if at_b { &shared.b } else { &shared.a };
+                shared.wait(place, None);
+            });
+        }
+        spawn(move || {
+            shared.change(&shared.a);
+            let change = || shared.b.word.swap(1, Relaxed) == 0;
+            let (a, b) = (&shared.a.key, &shared.b.key);
+            shared.futex.wake_op((a, ALL), (b, ALL), change);
+        });
+    });
+}
+
+/// A mutex of three states (Drepper, Futexes Are Tricky): free, taken, taken and
+/// maybe waited for.
+struct Mutex {
+    futex: Futex,
+    word: CheckWord,
+    payload: Tracked<u32>,
+}
+
+impl Mutex {
+    fn lock(&self) {
+        let take = |old, new| self.word.compare_exchange(old, new, Acquire, Relaxed);
+        if take(0, 1).is_ok() {
+            return;
+        }
+        while self.word.swap(2, Acquire) != 0 {
+            let waited_for = || self.word.load(Relaxed) == 2;
+            self.futex.wait(&A, Waiter::ANY, waited_for, None);
+        }
+    }
+
+    fn unlock(&self) {
+        if self.word.swap(0, Release) == 2 {
+            self.futex.wake(&A, 1, EVERY_BIT);
+        }
+    }
+}
+
+fn mutex_of(tasks: u32) {
+    let mutex = Rc::new(Mutex {
+        futex: Futex::new(),
+        word: CheckWord::ZERO,
+        payload: Tracked::new(0),
+    });
+    for _ in 0..tasks {
+        let mutex = Rc::clone(&mutex);
+        spawn(move || {
+            mutex.lock();
+            mutex.payload.set(mutex.payload.get() + 1);
+            mutex.unlock();
+        });
+    }
+    afterwards(move || assert_eq!(mutex.payload.get(), tasks));
+}
+
+#[test]
+fn a_mutex_of_its_user() {
+    let two = Explorer::new().whims(1);
+    explore("mutex of a user", &two, &[Event::Parked], || mutex_of(2));
+    let three = Explorer::new().whims(1).pct(1, 3, 6_000);
+    explore("mutex of a user, 3", &three, &[Event::Parked], || {
+        mutex_of(3)
+    });
+}

@@ -1,0 +1,301 @@
+//! The futex: waiting for any address, in a table of wait queues.
+//!
+//! A word is known by its [`Key`]; the key's hash says in which bucket of a
+//! [`Table`] its waiters stand, among those of other keys. What a word means is
+//! its users' affair: a waiter compares it, a waker has changed it. After the
+//! Linux kernel's futex (Franke, Russell and Kirkwood, 2002) and its lockless
+//! test for an empty bucket.
+//!
+//! # Nobody is missed
+//!
+//! A waker that finds a bucket without waiters goes away without its gate. That
+//! is sound because each side writes before it reads, with a full barrier in
+//! between; of two such sides at least one sees the other:
+//!
+//! | | the waiter, inside the gate | the waker |
+//! |---|---|---|
+//! | (A) | count the waiter | (B) write the word (its user did) |
+//! | | full barrier | full barrier |
+//! | | read the word: changed? then go | read the count: 0? then go |
+//! | | stand in the queue | enter the gate, search the queue |
+//!
+//! A waker that sees the count waits at the gate until the waiter stands in the
+//! queue or has gone.
+//!
+//! A requeue with comparison is the waiter of the queue that it moves others to.
+//! Who has changed the first word and then finds nobody at the second may go: if a
+//! requeue still moved somebody there, it would have to read the word as it was
+//! before. So it counts itself at its target *before* it compares:
+//!
+//! | | who requeues, inside both gates | who changes the first word, wakes at the second |
+//! |---|---|---|
+//! | (R) | count at the target | (B) write the first word |
+//! | | full barrier | full barrier |
+//! | | compare the first word | read the target's count |
+//! | | move waiters | enter the target's gate |
+//!
+//! # Whose a waiter's node is
+//!
+//! | state | the waiter | whose the node is | left by |
+//! |---|---|---|---|
+//! | slot + 1 | stands in that bucket's queue | the holder of its gate | removal: `TAKEN`, another slot, or by the waiter itself |
+//! | `TAKEN` | is to be woken | the waker, which chains it | the waker, when it has read the chain's next: `WOKEN` |
+//! | `WOKEN` | may return | the waiter | the waiter, when it waits again |
+//!
+//! A waiter at its deadline enters the gate of the bucket that its state names, and
+//! finds itself there, or elsewhere, or taken. Whoever removes it under the gate has
+//! won: a taken waiter has been woken, whatever the time. Wakers unpark outside all
+//! gates. They touch nothing of the waiter but its node, which is never freed, and
+//! nothing of the word but the number that is its address.
+
+mod key;
+mod queue;
+
+use core::num::NonZeroU32;
+
+pub use key::Key;
+pub(crate) use queue::Node;
+use queue::{Bucket, Chain, Queue, TAKEN, WOKEN};
+
+use crate::platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word};
+
+/// How a wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// A waker has counted the caller among those that it woke; what it did before
+    /// happened before this.
+    Woken,
+    /// The deadline has passed, and no waker has counted the caller.
+    TimedOut,
+    /// The word had changed: the caller has not waited.
+    Changed,
+}
+
+/// What a waiter tells its wakers.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter {
+    /// It is woken only with a set that has a bit in common with this.
+    pub bitset: NonZeroU32,
+    /// Those of a higher rank are woken first; equals, in the order in which they
+    /// came.
+    pub rank: u32,
+}
+
+impl Waiter {
+    /// One that any waker may wake, of the lowest rank.
+    pub const ANY: Self = Self {
+        bitset: NonZeroU32::MAX,
+        rank: 0,
+    };
+}
+
+/// What became of the waiters of a requeue.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Requeued {
+    /// So many were woken.
+    pub woken: u32,
+    /// So many wait at the other key now.
+    pub moved: u32,
+}
+
+/// `N` buckets. Zero bytes are a table in which nobody waits.
+///
+/// The number is fixed: a table with many more waiters than buckets has long queues.
+/// That a waiter's state names its bucket, and that it looks there again when it has
+/// entered the gate, is what a table that grows would need of it.
+pub struct Table<P: Platform, const N: usize> {
+    buckets: [Bucket<P>; N],
+}
+
+impl<P: Platform, const N: usize> Default for Table<P, N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Platform, const N: usize> Table<P, N> {
+    /// A table in which nobody waits.
+    pub const fn new() -> Self {
+        const { assert!(0 < N && N < TAKEN as usize) };
+        Self {
+            buckets: [const { Bucket::new() }; N],
+        }
+    }
+
+    /// The number of the bucket that waiters for `key` stand in.
+    #[inline]
+    pub fn slot(&self, key: &Key) -> usize {
+        ((u64::from(key.hash()) * N as u64) >> 32) as usize
+    }
+
+    #[inline]
+    fn queue(&self, key: &Key) -> Queue<'_, P> {
+        Queue::new(&self.buckets, self.slot(key))
+    }
+
+    /// Waits until a waker of `key` wakes the caller, or until `deadline`, if the
+    /// word is `unchanged`.
+    ///
+    /// `unchanged` reads the word inside a gate: it must not wait, panic, or use the
+    /// table. There are no spurious wake-ups; but a waker may mean an earlier user
+    /// of the word's memory.
+    #[inline]
+    pub fn wait(
+        &self,
+        key: &Key,
+        waiter: Waiter,
+        unchanged: impl FnOnce() -> bool,
+        deadline: Option<Deadline>,
+    ) -> Waited {
+        let me = P::me();
+        let queue = self.queue(key);
+        let waits = queue.enter(|| {
+            queue.count_one();
+            P::fence(); // (A) full barrier, pairs with wake's
+            let waits = unchanged();
+            match waits {
+                true => queue.push(me, key, waiter),
+                false => queue.uncount_one(),
+            }
+            waits
+        });
+        match waits {
+            true => self.sleep(me, deadline),
+            false => Waited::Changed,
+        }
+    }
+
+    fn sleep(&self, me: TaskId, mut deadline: Option<Deadline>) -> Waited {
+        let node = &P::task(me).futex;
+        // (F1) Acquire pairs with the waker's Release: what it did before.
+        while node.state.load(Acquire) != WOKEN {
+            P::event(Event::Parked);
+            if P::park(deadline) == Woken::TimedOut {
+                if self.leave(me) {
+                    P::event(Event::Cancelled);
+                    return Waited::TimedOut;
+                }
+                P::event(Event::CancelGranted);
+                deadline = None; // a waker is on its way
+            }
+        }
+        Waited::Woken
+    }
+
+    /// Leaves the queue that the caller stands in; `false` when a waker was first.
+    fn leave(&self, me: TaskId) -> bool {
+        let node = &P::task(me).futex;
+        loop {
+            let state = node.state.load(Relaxed); // looked at again inside the gate
+            if state == WOKEN || state == TAKEN {
+                return false;
+            }
+            let queue = Queue::new(&self.buckets, state as usize - 1);
+            let left = queue.enter(|| {
+                let stands_here = node.state.load(Relaxed) == state; // the gate orders it
+                if stands_here {
+                    queue.remove(me);
+                    queue.uncount_one();
+                }
+                stands_here
+            });
+            if left {
+                return true;
+            }
+        }
+    }
+
+    /// Wakes `most` waiters of `key` at most, of those whose bit set has a bit in
+    /// common with `bitset`. Returns how many.
+    #[inline]
+    pub fn wake(&self, key: &Key, most: u32, bitset: NonZeroU32) -> u32 {
+        let queue = self.queue(key);
+        P::fence(); // (B) full barrier, pairs with wait's and requeue's
+        if queue.is_empty() {
+            return 0;
+        }
+        let mut chain = Chain::new();
+        let woken = queue.enter(|| queue.take(key, most, bitset, &mut chain));
+        chain.wake();
+        woken
+    }
+
+    /// Has `change` change the second word and say whether to wake its waiters as
+    /// well; wakes `most` waiters of the first key at most, and `most_second` of the
+    /// second. Returns how many in all.
+    ///
+    /// `change` runs inside two gates, as in [`Self::wait`]: towards waiters of both
+    /// words the change and the wake-ups are one step.
+    pub fn wake_op(
+        &self,
+        (first, most): (&Key, u32),
+        (second, most_second): (&Key, u32),
+        change: impl FnOnce() -> bool,
+    ) -> u32 {
+        let mut chain = Chain::new();
+        let woken = self.enter_both(first, second, |queue, queue_second| {
+            let wakes_second = change();
+            let mut woken = queue.take(first, most, NonZeroU32::MAX, &mut chain);
+            if wakes_second {
+                woken += queue_second.take(second, most_second, NonZeroU32::MAX, &mut chain);
+            }
+            woken
+        });
+        chain.wake();
+        woken
+    }
+
+    /// If the word of `from` is `unchanged`, wakes `wake` of its waiters at most, and
+    /// has up to `most` others wait at `to` instead. `None` when it had changed.
+    ///
+    /// `unchanged` runs inside two gates, as in [`Self::wait`]. Between a key and
+    /// itself nobody is moved.
+    pub fn requeue(
+        &self,
+        from: &Key,
+        to: &Key,
+        (wake, most): (u32, u32),
+        unchanged: impl FnOnce() -> bool,
+    ) -> Option<Requeued> {
+        let mut chain = Chain::new();
+        let requeued = self.enter_both(from, to, |source, target| {
+            target.count_one();
+            P::fence(); // (R) full barrier, pairs with wake's
+            let requeued = unchanged().then(|| {
+                let woken = source.take(from, wake, NonZeroU32::MAX, &mut chain);
+                let moves = if from == to { 0 } else { most };
+                let moved = source.move_on(from, &target, to, moves);
+                Requeued { woken, moved }
+            });
+            target.uncount_one();
+            requeued
+        });
+        chain.wake();
+        requeued
+    }
+
+    /// Runs `section` inside the gates of both keys' buckets, which may be one. Gates
+    /// nest in the order of their slots.
+    fn enter_both<R>(
+        &self,
+        one: &Key,
+        other: &Key,
+        section: impl FnOnce(Queue<'_, P>, Queue<'_, P>) -> R,
+    ) -> R {
+        let (one, other) = (self.queue(one), self.queue(other));
+        let (outer, inner) = match one.slot <= other.slot {
+            true => (one, other),
+            false => (other, one),
+        };
+        outer.enter(|| match outer.slot == inner.slot {
+            true => section(one, other),
+            false => inner.enter(|| section(one, other)),
+        })
+    }
+
+    /// Makes a copy of a table one in which nobody waits: for a copy of the address
+    /// space in which the caller is the only task. Others may have been inside gates.
+    pub fn forget(&self) {
+        self.buckets.iter().for_each(Bucket::forget);
+    }
+}

@@ -1,0 +1,294 @@
+//! A bucket's queue: a ring by task number, as the wait queue's, in the order of
+//! ranks and then of arrivals. The waiters of several keys stand in it.
+
+use core::{array, num::NonZeroU32};
+
+use super::{Key, Waiter};
+use crate::{
+    gate::Gate,
+    platform::{Event, Ordering::*, Platform, TaskId, Word},
+};
+
+/// A state: nobody has the waiter in a queue, or is about to wake it.
+pub(super) const WOKEN: u32 = 0;
+/// A state: a waker has taken the waiter out of its queue, and will wake it.
+pub(super) const TAKEN: u32 = u32::MAX;
+
+/// A task's place in a queue, or in the chain of a waker.
+pub(crate) struct Node<P: Platform> {
+    /// See the table in the parent module.
+    pub(super) state: P::U32,
+    /// The waiter behind it; in a chain 0 for the last.
+    next: P::U32,
+    prev: P::U32,
+    key: [P::U32; 5],
+    bitset: P::U32,
+    rank: P::U32,
+}
+
+impl<P: Platform> Node<P> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            state: P::U32::ZERO,
+            next: P::U32::ZERO,
+            prev: P::U32::ZERO,
+            key: [P::U32::ZERO; 5],
+            bitset: P::U32::ZERO,
+            rank: P::U32::ZERO,
+        }
+    }
+
+    fn key(&self) -> [u32; 5] {
+        array::from_fn(|i| self.key[i].load(Relaxed)) // the gate orders it
+    }
+
+    fn set_key(&self, key: &Key) {
+        let words = self.key.iter().zip(key.words());
+        words.for_each(|(word, value)| word.store(value, Relaxed)); // the gate orders it
+    }
+}
+
+/// A queue, its gate, and the number of its waiters, on a cache line of their own.
+#[repr(align(64))]
+pub(super) struct Bucket<P: Platform> {
+    gate: Gate<P>,
+    /// Those in the queue, and who is about to stand in it or to move others there.
+    waiters: P::U32,
+    /// The first waiter, 0 for none.
+    first: P::U32,
+}
+
+impl<P: Platform> Bucket<P> {
+    pub(super) const fn new() -> Self {
+        Self {
+            gate: Gate::new(),
+            waiters: P::U32::ZERO,
+            first: P::U32::ZERO,
+        }
+    }
+
+    pub(super) fn forget(&self) {
+        // Most are untouched: a copy of the address space should not get their pages.
+        if !self.gate.is_untouched() || self.waiters.load(Relaxed) != 0 {
+            self.gate.forget();
+            self.waiters.store(0, Relaxed); // there is one task
+            self.first.store(0, Relaxed); // likewise
+        }
+    }
+}
+
+/// The queue of a slot. All but [`Queue::is_empty`] is for who is inside its gate.
+pub(super) struct Queue<'a, P: Platform> {
+    bucket: &'a Bucket<P>,
+    pub(super) slot: usize,
+}
+
+impl<P: Platform> Clone for Queue<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<P: Platform> Copy for Queue<'_, P> {}
+
+// Relaxed throughout: the gate orders it all, but for what a lockless reader of the
+// count sees, and that the barriers order.
+impl<'a, P: Platform> Queue<'a, P> {
+    #[inline(always)]
+    pub(super) fn new(buckets: &'a [Bucket<P>], slot: usize) -> Self {
+        Self {
+            bucket: &buckets[slot],
+            slot,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn enter<R>(&self, section: impl FnOnce() -> R) -> R {
+        self.bucket.gate.with(section)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.bucket.waiters.load(Relaxed) == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn count_one(&self) {
+        let waiters = self.bucket.waiters.load(Relaxed);
+        self.bucket.waiters.store(waiters + 1, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn uncount_one(&self) {
+        let waiters = self.bucket.waiters.load(Relaxed);
+        self.bucket.waiters.store(waiters - 1, Relaxed);
+    }
+
+    /// Has `task`, which is counted, wait for `key`.
+    pub(super) fn push(&self, task: TaskId, key: &Key, waiter: Waiter) {
+        let node = &P::task(task).futex;
+        node.set_key(key);
+        node.bitset.store(waiter.bitset.get(), Relaxed);
+        node.rank.store(waiter.rank, Relaxed);
+        self.link(task);
+    }
+
+    /// Links `task` behind the last that is not below it in rank.
+    fn link(&self, task: TaskId) {
+        let node = &P::task(task).futex;
+        node.state.store(self.slot as u32 + 1, Relaxed);
+        let Some(first) = self.first() else {
+            node.next.store(task.number(), Relaxed);
+            node.prev.store(task.number(), Relaxed);
+            self.set_first(task.number());
+            return;
+        };
+        let rank = node.rank.load(Relaxed);
+        let mut before = Self::prev(first);
+        while Self::rank(before) < rank && before != first {
+            before = Self::prev(before);
+        }
+        if Self::rank(before) < rank {
+            before = Self::prev(first); // in a ring the last is before the first
+            self.set_first(task.number());
+        }
+        let behind = Self::next(before);
+        node.prev.store(before.number(), Relaxed);
+        node.next.store(behind.number(), Relaxed);
+        P::task(before).futex.next.store(task.number(), Relaxed);
+        P::task(behind).futex.prev.store(task.number(), Relaxed);
+    }
+
+    /// Takes `task` out of the queue; it stays counted.
+    pub(super) fn remove(&self, task: TaskId) {
+        let (before, behind) = (Self::prev(task), Self::next(task));
+        if behind == task {
+            return self.set_first(0);
+        }
+        P::task(before).futex.next.store(behind.number(), Relaxed);
+        P::task(behind).futex.prev.store(before.number(), Relaxed);
+        if self.first() == Some(task) {
+            self.set_first(behind.number());
+        }
+    }
+
+    /// Takes `most` waiters for `key` at most out of the queue and appends them to
+    /// the chain. Returns how many.
+    pub(super) fn take(
+        &self,
+        key: &Key,
+        most: u32,
+        bitset: NonZeroU32,
+        chain: &mut Chain<P>,
+    ) -> u32 {
+        self.each(key, most, bitset, |task| {
+            self.remove(task);
+            self.uncount_one();
+            chain.append(task);
+        })
+    }
+
+    /// Moves `most` waiters for `key` at most to another queue, where they wait for
+    /// `other`. Returns how many.
+    pub(super) fn move_on(&self, key: &Key, target: &Self, other: &Key, most: u32) -> u32 {
+        self.each(key, most, NonZeroU32::MAX, |task| {
+            self.remove(task);
+            self.uncount_one();
+            P::task(task).futex.set_key(other);
+            target.count_one();
+            target.link(task);
+            P::event(Event::Requeued);
+        })
+    }
+
+    /// Passes `most` waiters for `key` at most to `act`, which may take them out of
+    /// the queue. Returns how many.
+    fn each(&self, key: &Key, most: u32, bitset: NonZeroU32, mut act: impl FnMut(TaskId)) -> u32 {
+        let words = key.words();
+        let mut acted = 0;
+        let mut at = self.first();
+        while acted < most
+            && let Some(task) = at
+        {
+            at = self.after(task);
+            let node = &P::task(task).futex;
+            if node.key() == words && node.bitset.load(Relaxed) & bitset.get() != 0 {
+                act(task);
+                acted += 1;
+            }
+        }
+        acted
+    }
+
+    fn first(&self) -> Option<TaskId> {
+        TaskId::new(self.bucket.first.load(Relaxed))
+    }
+
+    fn set_first(&self, number: u32) {
+        self.bucket.first.store(number, Relaxed);
+    }
+
+    /// The waiter behind `task`.
+    fn after(&self, task: TaskId) -> Option<TaskId> {
+        let next = Self::next(task);
+        (Some(next) != self.first()).then_some(next)
+    }
+
+    fn next(task: TaskId) -> TaskId {
+        Self::linked(P::task(task).futex.next.load(Relaxed))
+    }
+
+    fn prev(task: TaskId) -> TaskId {
+        Self::linked(P::task(task).futex.prev.load(Relaxed))
+    }
+
+    fn linked(number: u32) -> TaskId {
+        TaskId::new(number).expect("a queued node has two neighbours")
+    }
+
+    fn rank(task: TaskId) -> u32 {
+        P::task(task).futex.rank.load(Relaxed)
+    }
+}
+
+/// Those whom a waker has taken out of queues, in the order in which they are to be
+/// woken. They are linked by their nodes, which are the waker's until it wakes them.
+pub(super) struct Chain<P: Platform> {
+    ends: Option<(TaskId, TaskId)>,
+    of: core::marker::PhantomData<P>,
+}
+
+impl<P: Platform> Chain<P> {
+    pub(super) const fn new() -> Self {
+        Self {
+            ends: None,
+            of: core::marker::PhantomData,
+        }
+    }
+
+    fn append(&mut self, task: TaskId) {
+        let node = &P::task(task).futex;
+        node.state.store(TAKEN, Relaxed); // its waiter looks again inside the gate
+        node.next.store(0, Relaxed); // the chain is its waker's alone
+        self.ends = Some(match self.ends {
+            None => (task, task),
+            Some((first, last)) => {
+                P::task(last).futex.next.store(task.number(), Relaxed); // likewise
+                (first, task)
+            }
+        });
+    }
+
+    /// Wakes them, outside of all gates.
+    pub(super) fn wake(self) {
+        let mut at = self.ends.map(|(first, _)| first);
+        while let Some(task) = at {
+            let node = &P::task(task).futex;
+            at = TaskId::new(node.next.load(Relaxed)); // the last access before it is not ours
+            // (F1) Release pairs with sleep's Acquire: what we did before, and that
+            // we are done with the node.
+            node.state.store(WOKEN, Release);
+            P::unpark(task);
+        }
+    }
+}

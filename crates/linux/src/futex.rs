@@ -1,0 +1,178 @@
+//! Waiting for any word of this process's memory, as by the system call `futex`, but
+//! in a table of wait queues of our own: the kernel is asked only to put threads to
+//! sleep and to wake them.
+//!
+//! A word is known by its address alone. Other processes do not see the table, nor
+//! does the kernel: who waits here must be woken from here. There are no spurious
+//! wake-ups; but a waker may mean an earlier user of the same memory, so that one
+//! waits in a loop. `docs/futex.md` has what is promised, and what it rests on.
+//!
+//! A thread with a real-time priority is woken before others, the highest first;
+//! equals are woken in the order in which they came. In a fork's child nobody waits,
+//! for the threads that did are not in it: a wake there wakes nobody. A signal
+//! handler must not call any of this.
+//!
+//! ```
+//! use std::sync::atomic::{AtomicU32, Ordering::{Acquire, Relaxed, Release}};
+//! use lockyard::futex;
+//!
+//! static READY: AtomicU32 = AtomicU32::new(0);
+//!
+//! let waiter = std::thread::spawn(|| {
+//!     while READY.load(Acquire) == 0 {
+//!         futex::wait(&READY, 0, None);
+//!     }
+//! });
+//! READY.store(1, Release);
+//! futex::wake(&READY, 1);
+//! waiter.join().unwrap();
+//! ```
+
+use std::{
+    num::NonZeroU32,
+    ops::RangeInclusive,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{AcqRel, Acquire, Relaxed},
+    },
+    time::Instant,
+};
+
+pub use lockyard_core::futex::{Requeued, Waited};
+use lockyard_core::{
+    Clock,
+    futex::{Key, Table, Waiter},
+};
+
+use crate::{Linux, tasks};
+
+/// 4,096 buckets of 64 bytes are 256 KiB of zero bytes: the process gets the pages
+/// that it uses.
+const BUCKETS: usize = 4_096;
+
+static TABLE: Table<Linux, BUCKETS> = Table::new();
+
+/// The set of all bits.
+const EVERY_BIT: NonZeroU32 = NonZeroU32::MAX;
+
+#[inline(always)]
+fn key(word: *const AtomicU32) -> Key {
+    Key::private(0, word.addr() as u64)
+}
+
+/// If the word holds `expected`, waits until the calling thread is woken, or until
+/// `deadline`. The word is read with `Acquire`.
+#[inline]
+pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> Waited {
+    wait_bitset(word, expected, EVERY_BIT, deadline)
+}
+
+/// [`wait`] for wakers that pass a set with a bit in common with `bitset`.
+#[inline]
+pub fn wait_bitset(
+    word: &AtomicU32,
+    expected: u32,
+    bitset: NonZeroU32,
+    deadline: Option<Instant>,
+) -> Waited {
+    let deadline = deadline.map(|at| Linux::deadline(&at));
+    let key = key(word);
+    loop {
+        // To ask for the priority takes a system call: not inside a gate, and only
+        // for a thread that is about to sleep.
+        let rank = (word.load(Relaxed) == expected).then(tasks::rank); // looked at again
+        let waiter = Waiter {
+            bitset,
+            rank: rank.unwrap_or_default(),
+        };
+        let mut came_back = false;
+        let unchanged = || {
+            let same = word.load(Acquire) == expected;
+            came_back = same && rank.is_none();
+            same && rank.is_some()
+        };
+        let waited = TABLE.wait(&key, waiter, unchanged, deadline);
+        if !came_back {
+            return waited;
+        }
+    }
+}
+
+/// Wakes `most` threads at most that wait for the word; returns how many it woke.
+///
+/// It does not read the word, which may have been freed: see [`self`].
+#[inline]
+pub fn wake(word: *const AtomicU32, most: u32) -> u32 {
+    wake_bitset(word, most, EVERY_BIT)
+}
+
+/// [`wake`] of those that wait with a set that has a bit in common with `bitset`.
+#[inline]
+pub fn wake_bitset(word: *const AtomicU32, most: u32, bitset: NonZeroU32) -> u32 {
+    TABLE.wake(&key(word), most, bitset)
+}
+
+/// What [`wake_op`] does to its second word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// It becomes this.
+    Set(u32),
+    /// This is added, wrapping.
+    Add(u32),
+    /// These bits are set.
+    Or(u32),
+    /// These bits are cleared.
+    AndNot(u32),
+    /// These bits are inverted.
+    Xor(u32),
+}
+
+impl Change {
+    /// Returns what the word held.
+    fn of(self, word: &AtomicU32) -> u32 {
+        match self {
+            Self::Set(value) => word.swap(value, AcqRel),
+            Self::Add(value) => word.fetch_add(value, AcqRel),
+            Self::Or(bits) => word.fetch_or(bits, AcqRel),
+            Self::AndNot(bits) => word.fetch_and(!bits, AcqRel),
+            Self::Xor(bits) => word.fetch_xor(bits, AcqRel),
+        }
+    }
+}
+
+/// Changes `second`; wakes `most` threads at most that wait for `first`; and, if
+/// `second` held one of `then`, `most_second` that wait for that. To those who wait,
+/// the change and the wake-ups are one step. Returns how many it woke in all.
+pub fn wake_op(
+    first: *const AtomicU32,
+    most: u32,
+    (second, change): (&AtomicU32, Change),
+    (then, most_second): (RangeInclusive<u32>, u32),
+) -> u32 {
+    let change = || then.contains(&change.of(second));
+    TABLE.wake_op((&key(first), most), (&key(second), most_second), change)
+}
+
+/// Wakes `wake` threads at most that wait for `from`, and has up to `most` others
+/// wait for `to` instead, each with the deadline that it has.
+pub fn requeue(from: *const AtomicU32, to: *const AtomicU32, wake: u32, most: u32) -> Requeued {
+    let requeued = TABLE.requeue(&key(from), &key(to), (wake, most), || true);
+    requeued.unwrap_or_default()
+}
+
+/// [`requeue`] if `from` holds `expected`, else `None`.
+pub fn requeue_if(
+    from: &AtomicU32,
+    expected: u32,
+    to: *const AtomicU32,
+    wake: u32,
+    most: u32,
+) -> Option<Requeued> {
+    let unchanged = || from.load(Acquire) == expected;
+    TABLE.requeue(&key(from), &key(to), (wake, most), unchanged)
+}
+
+/// Only the calling thread is left.
+pub(crate) fn after_fork_in_child() {
+    TABLE.forget();
+}

@@ -1,0 +1,302 @@
+//! The futex on threads of this process. That somebody waits is told by moving it:
+//! nothing here depends on how long anything takes.
+
+#[path = "../examples/futex_mutex.rs"]
+mod futex_mutex;
+
+use std::{
+    num::NonZeroU32,
+    sync::{
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        mpsc,
+    },
+    thread::{self, yield_now},
+    time::{Duration, Instant},
+};
+
+use lockyard::futex::{self, Change, Requeued, Waited};
+
+const ALL: u32 = u32::MAX;
+/// aarch64 is tested in an emulator, which a fork's child that starts a thread
+/// crashes.
+const EMULATED: bool = cfg!(target_arch = "aarch64");
+
+fn words<const N: usize>() -> [AtomicU32; N] {
+    [const { AtomicU32::new(0) }; N]
+}
+
+/// Moves waiters until so many have come.
+fn move_all(from: &AtomicU32, to: &AtomicU32, count: u32) {
+    let mut moved = 0;
+    while moved < count {
+        moved += futex::requeue(from, to, 0, ALL).moved;
+        yield_now();
+    }
+    assert_eq!(moved, count);
+}
+
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_millis(1))
+}
+
+#[test]
+fn a_word_that_has_changed_is_not_waited_for() {
+    let word = AtomicU32::new(1);
+    assert_eq!(futex::wait(&word, 0, None), Waited::Changed);
+    assert_eq!(futex::wait(&word, 0, soon()), Waited::Changed);
+    assert_eq!(futex::wake(&word, ALL), 0);
+}
+
+#[test]
+fn a_wait_ends_at_its_deadline() {
+    let word = AtomicU32::new(0);
+    let past = Instant::now();
+    assert_eq!(futex::wait(&word, 0, Some(past)), Waited::TimedOut);
+    let deadline = past + Duration::from_millis(2);
+    assert_eq!(futex::wait(&word, 0, Some(deadline)), Waited::TimedOut);
+    assert!(Instant::now() >= deadline);
+    assert_eq!(futex::wake(&word, ALL), 0, "who has timed out is gone");
+}
+
+#[test]
+fn a_user_can_write_a_mutex() {
+    futex_mutex::main();
+}
+
+#[test]
+fn bit_sets_choose_who_is_woken() {
+    let [word, here] = &words();
+    let set = |bits| NonZeroU32::new(bits).unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| futex::wait_bitset(word, 0, set(0b0110), None));
+        move_all(word, here, 1);
+        assert_eq!(futex::wake_bitset(here, ALL, set(0b1001)), 0);
+        assert_eq!(futex::wake_bitset(here, ALL, set(0b0010)), 1);
+        assert_eq!(waiter.join().unwrap(), Waited::Woken);
+    });
+}
+
+#[test]
+fn a_requeue_wakes_some_and_moves_others() {
+    const WAITERS: u32 = 20;
+    let [first, second, third] = &words();
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..WAITERS)
+            .map(|_| scope.spawn(|| futex::wait(first, 0, None)))
+            .collect();
+        move_all(first, second, WAITERS);
+        assert_eq!(futex::wake(first, ALL), 0);
+        assert_eq!(futex::requeue_if(second, 1, third, 1, 1), None);
+        let requeued = Requeued { woken: 3, moved: 5 };
+        assert_eq!(futex::requeue_if(second, 0, third, 3, 5), Some(requeued));
+        assert_eq!(
+            futex::requeue(second, second, 1, ALL),
+            Requeued { woken: 1, moved: 0 }
+        );
+        assert_eq!(futex::wake(third, ALL), 5);
+        assert_eq!(futex::wake(second, ALL), WAITERS - 9);
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap(), Waited::Woken);
+        }
+    });
+}
+
+#[test]
+fn a_change_wakes_waiters_of_two_words() {
+    for (value, woken_at_second) in [(7, 1), (8, 0)] {
+        let [from, first, second] = &words();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| futex::wait(from, 0, None));
+            }
+            move_all(from, first, 2);
+            assert_eq!(futex::requeue(first, second, 0, 1).moved, 1);
+            second.store(value, Relaxed);
+            let change = (second, Change::AndNot(1));
+            let woken = futex::wake_op(first, ALL, change, (0..=7, ALL));
+            assert_eq!(woken, 1 + woken_at_second);
+            assert_eq!(second.load(Relaxed), value & !1);
+            futex::wake(second, ALL);
+        });
+    }
+}
+
+#[test]
+fn every_change_does_what_it_says() {
+    let [first, second] = &words();
+    let changes = [
+        (Change::Set(12), 12),
+        (Change::Add(u32::MAX), 11),
+        (Change::Or(0b100), 15),
+        (Change::AndNot(0b10), 13),
+        (Change::Xor(0b1010), 7),
+    ];
+    for (change, becomes) in changes {
+        futex::wake_op(first, 0, (second, change), (0..=0, 0));
+        assert_eq!(second.load(Relaxed), becomes);
+    }
+}
+
+/// Several words' waiters, many more than there are buckets for neighbours.
+#[test]
+fn each_word_has_waiters_of_its_own() {
+    const WORDS: usize = 7;
+    const EACH: u32 = 8;
+    let (from, here): ([AtomicU32; WORDS], [AtomicU32; WORDS]) = (words(), words());
+    thread::scope(|scope| {
+        for word in &from {
+            (0..EACH).for_each(|_| {
+                scope.spawn(move || futex::wait(word, 0, None));
+            });
+        }
+        for (from, here) in from.iter().zip(&here) {
+            move_all(from, here, EACH);
+        }
+        for word in &here {
+            assert_eq!(futex::wake(word, 1), 1);
+            assert_eq!(futex::wake(word, EACH), EACH - 1);
+            assert_eq!(futex::wake(word, EACH), 0);
+        }
+    });
+}
+
+/// Nobody is lost where wakers, deadlines and requeues meet.
+#[test]
+fn as_many_are_woken_as_say_so() {
+    const WAITERS: u32 = 4;
+    const WAITS: u32 = 500;
+    let [first, second] = &words();
+    let working = AtomicU32::new(WAITERS);
+    thread::scope(|scope| {
+        let waiters: Vec<_> = (0..WAITERS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let soon = || Some(Instant::now() + Duration::from_micros(20));
+                    let woken = |_: &u32| futex::wait(first, 0, soon()) == Waited::Woken;
+                    let woken = (0..WAITS).filter(woken).count() as u32;
+                    working.fetch_sub(1, Relaxed);
+                    woken
+                })
+            })
+            .collect();
+        let mut woken = 0;
+        while working.load(Relaxed) > 0 {
+            woken += futex::requeue(first, second, 1, 2).woken;
+            woken += futex::wake(second, 1);
+        }
+        let said = waiters.into_iter().map(|waiter| waiter.join().unwrap());
+        assert_eq!(said.sum::<u32>(), woken);
+    });
+}
+
+#[test]
+fn threads_come_and_go() {
+    let [word, here] = &words();
+    for _ in 0..100 {
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| futex::wait(word, 0, None));
+            move_all(word, here, 1);
+            assert_eq!(futex::wake(here, 1), 1);
+            assert_eq!(waiter.join().unwrap(), Waited::Woken);
+        });
+    }
+}
+
+#[test]
+fn real_time_threads_are_woken_first() {
+    fn become_real_time(sched_priority: i32) -> bool {
+        let param = libc::sched_param { sched_priority };
+        // SAFETY: 0 is the calling thread, and `param` is a valid `sched_param`.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) == 0 }
+    }
+    if !thread::spawn(|| become_real_time(1)).join().unwrap() {
+        eprintln!("skipped: no privilege for real-time threads");
+        return;
+    }
+    let [from, here] = &words();
+    let (woken, order) = mpsc::channel();
+    thread::scope(|scope| {
+        for priority in [0, 1, 2, 0] {
+            let woken = woken.clone();
+            scope.spawn(move || {
+                assert!(priority == 0 || become_real_time(priority));
+                futex::wait(from, 0, None);
+                woken.send(priority).unwrap();
+            });
+            move_all(from, here, 1);
+        }
+        let next = |_| {
+            assert_eq!(futex::wake(here, 1), 1);
+            order.recv().unwrap()
+        };
+        assert_eq!([0; 4].map(next), [2, 1, 0, 0]);
+    });
+}
+
+/// Whether `f` returns true in a fork's child.
+fn holds_in_child(f: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child uses what is to work in it, and ends without destructors.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "there is no forking");
+    if pid == 0 {
+        // SAFETY: a child that hangs is ended by an alarm; and ending a process has no
+        // conditions.
+        unsafe {
+            libc::alarm(30);
+            libc::_exit(if f() { 0 } else { 1 });
+        }
+    }
+    let mut status = 0;
+    // SAFETY: `status` is writable, and the child is this process's.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    status == 0
+}
+
+#[test]
+fn nobody_waits_in_a_forks_child() {
+    let [word, here] = &words();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| futex::wait(word, 0, None));
+        move_all(word, here, 1);
+        let alone = || {
+            let nobody = futex::wake(here, ALL) == 0;
+            let waited = futex::wait(here, 0, soon());
+            nobody && waited == Waited::TimedOut && (EMULATED || wakes_a_thread())
+        };
+        assert!(holds_in_child(alone));
+        assert_eq!(
+            futex::wake(here, ALL),
+            1,
+            "the parent's waiter is still there"
+        );
+        assert_eq!(waiter.join().unwrap(), Waited::Woken);
+    });
+}
+
+fn wakes_a_thread() -> bool {
+    let [word, here] = &words();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| futex::wait(word, 0, None));
+        move_all(word, here, 1);
+        futex::wake(here, 1) == 1 && waiter.join().unwrap() == Waited::Woken
+    })
+}
+
+/// Another thread is in and out of the gate at any moment, that of the fork included.
+#[test]
+fn a_fork_leaves_no_gate_closed() {
+    const FORKS: usize = 100;
+    let word = AtomicU32::new(0);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Relaxed) {
+                futex::wait(&word, 1, None);
+            }
+        });
+        let waits = || futex::wait(&word, 1, None) == Waited::Changed;
+        let all = (0..FORKS).all(|_| holds_in_child(waits));
+        over.store(true, Relaxed);
+        assert!(all);
+    });
+}
