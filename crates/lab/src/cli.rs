@@ -9,8 +9,8 @@ use std::{
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    calibrate, compare, explore, failure::Failure, locks, locktest, pi_stress, reproduce, screen,
-    torture, usage, validate,
+    calibrate, compare, explore, failure::Failure, futex_hash, locks, locktest, pi_stress,
+    reproduce, screen, torture, usage, validate,
 };
 
 /// The lab for sleeping locks: lists them, loads them, compares them.
@@ -34,6 +34,7 @@ enum Command {
     Explore(explore::Args),
     Torture(torture::Args),
     PiStress(pi_stress::Args),
+    FutexHash(futex_hash::Args),
     Calibrate(calibrate::Args),
     Validate(validate::Args),
     Reproduce(reproduce::Args),
@@ -53,6 +54,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Command::Explore(args) => explore::run(&args),
                 Command::Torture(args) => torture::run(&args),
                 Command::PiStress(args) => pi_stress::run(&args),
+                Command::FutexHash(args) => futex_hash::run(&args),
                 Command::Calibrate(args) => calibrate::run(&args),
                 Command::Validate(args) => validate::run(&args),
                 Command::Reproduce(args) => reproduce::run(&args),

@@ -8,6 +8,7 @@ mod events;
 mod explore;
 mod failure;
 mod format;
+mod futex_hash;
 mod locks;
 mod locktest;
 mod machine;

@@ -127,6 +127,11 @@ pub fn inversions(text: &str) -> Result<u64, String> {
     whole(text, 1..=1_000_000_000_000)
 }
 
+/// A number of futexes of each thread.
+pub fn futexes(text: &str) -> Result<usize, String> {
+    whole(text, 1..=65_536)
+}
+
 /// How long an inversion may last, in milliseconds.
 pub fn limit(text: &str) -> Result<Duration, String> {
     whole(text, 1..=10_000).map(Duration::from_millis)

@@ -5,6 +5,7 @@ pub mod antagonist;
 mod board;
 pub mod chains;
 pub mod explore;
+pub mod futexhash;
 pub mod locktest;
 pub mod locktorture;
 mod meet;

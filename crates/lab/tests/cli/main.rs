@@ -4,6 +4,7 @@
 mod calibrate;
 mod compare;
 mod explore;
+mod futex_hash;
 mod locktest;
 mod pi_stress;
 mod reproduce;

@@ -17,6 +17,22 @@ pub fn refused(args: &[&str]) -> String {
 fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
     for (args, names) in [
         ("", ["subcommand", "calibrate, validate, reproduce"]),
+        (
+            "futex-hash --threads 0",
+            ["--threads '0'", "from 1 to 8192"],
+        ),
+        (
+            "futex-hash -f 65537",
+            ["--futexes '65537'", "from 1 to 65536"],
+        ),
+        (
+            "futex-hash --runtime x",
+            ["--seconds 'x'", "from 0.001 to 86400"],
+        ),
+        (
+            "futex-hash --share",
+            ["'--share'", "did you mean '--shared'?"],
+        ),
         ("compar", ["'compar'", "did you mean 'compare'?"]),
         ("--frob", ["'--frob'", "--help"]),
         (

@@ -1,0 +1,299 @@
+//! `lockyard futex-hash`: `perf bench futex hash`, on our futex and the kernel's.
+
+use std::{process, sync::atomic::AtomicU32, time::Duration};
+
+use lockyard_linux::futex::{self as ours, Waited};
+use lockyard_torture::{
+    futexhash::{self, Memory, Report, WRONG},
+    interrupted,
+};
+use rustix::{
+    io::Errno,
+    thread::futex::{self, Flags},
+};
+use serde::Serialize;
+
+use crate::{
+    failure::Failure,
+    format, measure,
+    place::Place,
+    record::rounded,
+    screen::{self, Screen},
+    values::{self, World},
+};
+
+/// Measure how fast a futex finds a word's queue
+///
+/// As `perf bench futex hash`: each thread, kept on one CPU, waits for one futex after
+/// the other, with a value that none of them has. So each wait is over when the key and
+/// its bucket were found. Ours and the kernel's take turns, some tens of times a second.
+/// Ours knows the words of this process only.
+#[derive(clap::Args)]
+pub struct Args {
+    /// How many threads [default: one per CPU]
+    #[arg(short, long, value_name = "N", value_parser = values::threads)]
+    #[arg(allow_negative_numbers = true)]
+    threads: Option<usize>,
+
+    /// How long each kind of futex is measured, in seconds
+    #[arg(short = 'r', long, value_name = "S", default_value = "1")]
+    #[arg(visible_alias = "runtime", value_parser = values::seconds)]
+    #[arg(allow_negative_numbers = true)]
+    seconds: Duration,
+
+    /// How many futexes each thread waits for
+    #[arg(short, long, value_name = "N", default_value = "1024")]
+    #[arg(value_parser = values::futexes, allow_negative_numbers = true)]
+    futexes: usize,
+
+    /// Of the kernel's futexes, measure only those that processes can share
+    #[arg(short = 'S', long)]
+    shared: bool,
+
+    /// Print one JSON object per kind of futex
+    #[arg(long)]
+    json: bool,
+}
+
+/// A kind of futex.
+struct Kind {
+    lock: &'static str,
+    shared: bool,
+    memory: Memory,
+    /// The threads' loop, with this kind's wait in it.
+    run: fn(usize, &[AtomicU32], Duration) -> Report,
+}
+
+const OURS: Kind = Kind {
+    lock: "futex",
+    shared: false,
+    memory: Memory::Anonymous,
+    run: |threads, words, slice| {
+        let wait = |word: &AtomicU32| ours::wait(word, WRONG, None) == Waited::Changed;
+        futexhash::run(threads, words, slice, wait)
+    },
+};
+
+const PRIVATE: Kind = Kind {
+    lock: "kernel-private",
+    shared: false,
+    memory: Memory::Anonymous,
+    run: |threads, words, slice| in_kernel(threads, words, slice, Flags::PRIVATE),
+};
+
+/// As perf's: this process's memory, by a key that would serve others as well.
+const SHARED_ANONYMOUS: Kind = Kind {
+    lock: "kernel-shared-anonymous",
+    shared: true,
+    run: |threads, words, slice| in_kernel(threads, words, slice, Flags::empty()),
+    ..PRIVATE
+};
+
+const SHARED_FILE: Kind = Kind {
+    lock: "kernel-shared-file",
+    memory: Memory::File,
+    ..SHARED_ANONYMOUS
+};
+
+fn in_kernel(threads: usize, words: &[AtomicU32], slice: Duration, flags: Flags) -> Report {
+    let wait = |word: &AtomicU32| futex::wait(word, flags, WRONG, None) == Err(Errno::AGAIN);
+    futexhash::run(threads, words, slice, wait)
+}
+
+/// Measures each kind of futex, a slice of time after the other.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let threads = args.threads.unwrap_or_else(|| Place::Here.cpus());
+    measure::can_start(threads)?;
+    let kinds = match args.shared {
+        true => vec![OURS, SHARED_ANONYMOUS, SHARED_FILE],
+        false => vec![OURS, PRIVATE, SHARED_ANONYMOUS, SHARED_FILE],
+    };
+    let mut all = Vec::new();
+    for kind in kinds {
+        let words = futexhash::words(kind.memory, threads * args.futexes).map_err(|why| {
+            let futexes = args.futexes;
+            Failure::Usage(format!(
+                "--futexes '{futexes}': no memory for so many of {threads} threads ({why})"
+            ))
+        })?;
+        all.push(Measured::new(kind, words, threads));
+    }
+    if !args.json {
+        let names: Vec<_> = all.iter().map(|kind| kind.kind.lock).collect();
+        let (names, seconds) = (names.join(", "), args.seconds.as_secs_f64());
+        screen::print(&format!(
+            "Running futex-hash with {names} [runtime = {seconds}s each, in turns]\n"
+        ))?;
+    }
+    take_turns(&mut all, args.seconds);
+    let measured = all.iter().filter(|kind| kind.elapsed > Duration::ZERO);
+    if args.json {
+        let records: Vec<_> = measured.map(|kind| kind.record(args.futexes)).collect();
+        screen::print(&screen::json_lines(&records))?;
+    } else {
+        let texts: String = measured.map(|kind| kind.text(args.futexes)).collect();
+        screen::print(&(texts + &ratios(&all)))?;
+    }
+    Ok(())
+}
+
+/// Runs all kinds for a slice each, until each has run for so long. A disturbance of
+/// the machine that lasts longer than a slice meets all of them.
+fn take_turns(all: &mut [Measured], duration: Duration) {
+    const SLICE: Duration = Duration::from_millis(20);
+    let rounds = duration.div_duration_f64(SLICE).ceil();
+    let slice = duration.div_f64(rounds);
+    let runs = rounds as u64 * all.len() as u64;
+    let screen = Screen::new(runs, duration * all.len() as u32);
+    for _ in 0..rounds as u64 {
+        for kind in &mut *all {
+            screen.begins(kind.kind.lock.into());
+            kind.run(slice);
+            screen.ended();
+            if interrupted() {
+                let ended = screen.count();
+                screen.close();
+                return screen::log(&format!(
+                    "interrupted: {ended} of {runs} slices, the last cut short"
+                ));
+            }
+        }
+    }
+    screen.close();
+}
+
+/// What was measured of a kind so far.
+struct Measured {
+    kind: Kind,
+    words: &'static [AtomicU32],
+    /// The waits of each thread.
+    ops: Vec<u64>,
+    elapsed: Duration,
+}
+
+impl Measured {
+    fn new(kind: Kind, words: &'static [AtomicU32], threads: usize) -> Self {
+        Self {
+            kind,
+            words,
+            ops: vec![0; threads],
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    fn run(&mut self, slice: Duration) {
+        let report = (self.kind.run)(self.ops.len(), self.words, slice);
+        let both = self.ops.iter_mut().zip(report.ops);
+        both.for_each(|(ops, more)| *ops += more);
+        self.elapsed += Duration::from_nanos(report.elapsed_ns);
+    }
+
+    /// What each thread did in a second.
+    fn rates(&self) -> impl Iterator<Item = f64> {
+        let seconds = self.elapsed.as_secs_f64();
+        self.ops.iter().map(move |&ops| ops as f64 / seconds)
+    }
+
+    /// That of a thread on average, as perf has it.
+    fn rate(&self) -> f64 {
+        self.rates().sum::<f64>() / self.ops.len() as f64
+    }
+
+    /// The standard error of that average, in per cent of it; as perf has it.
+    fn spread_pct(&self) -> f64 {
+        let (mean, threads) = (self.rate(), self.ops.len() as f64);
+        let squares: f64 = self.rates().map(|rate| (rate - mean).powi(2)).sum();
+        let variance = squares / (threads - 1.0).max(1.0);
+        100.0 * (variance / threads).sqrt() / mean.max(1e-9)
+    }
+
+    fn record(&self, futexes: usize) -> Record {
+        let total = self.ops.iter().sum::<u64>();
+        Record {
+            world: World::Native,
+            lock: self.kind.lock,
+            threads: self.ops.len(),
+            futexes,
+            shared: self.kind.shared,
+            seconds: self.elapsed.as_secs_f64(),
+            ops_min: self.ops.iter().copied().min().unwrap_or(0),
+            ops_mean: rounded(total as f64 / self.ops.len() as f64, 1e3),
+            ops_max: self.ops.iter().copied().max().unwrap_or(0),
+            ops_per_sec: rounded(self.rate(), 1e1),
+            spread_pct: rounded(self.spread_pct(), 1e2),
+            rate_kops: rounded(self.rate() * self.ops.len() as f64 / 1e3, 1e3),
+        }
+    }
+
+    /// The lines of perf.
+    fn text(&self, futexes: usize) -> String {
+        let (pid, threads) = (process::id(), self.ops.len());
+        let shared = if self.kind.shared {
+            "shared"
+        } else {
+            "private"
+        };
+        let seconds = self.elapsed.as_secs_f64();
+        let mut text = format!(
+            "\n# {}\nRun summary [PID {pid}]: {threads} threads, each operating on {futexes} [{shared}] \
+             futexes for {seconds:.3} secs.\n\n",
+            self.kind.lock
+        );
+        let parts = self.words.chunks_exact(futexes);
+        for ((thread, part), rate) in parts.enumerate().zip(self.rates()) {
+            let (first, last) = (&raw const part[0], &raw const part[futexes - 1]);
+            let words = match futexes {
+                1 => format!("futex: {first:p}"),
+                _ => format!("futexes: {first:p} ... {last:p}"),
+            };
+            text += &format!("[thread {thread:2}] {words} [ {rate:.0} ops/sec ]\n");
+        }
+        text + &format!(
+            "\nAveraged {:.0} operations/sec (+- {:.2}%), total secs = {seconds:.3}\n",
+            self.rate(),
+            self.spread_pct()
+        )
+    }
+}
+
+/// How many times as fast as the others the first is.
+fn ratios(all: &[Measured]) -> String {
+    let [ours, others @ ..] = all else {
+        return String::new();
+    };
+    let ratio = |other: &Measured| {
+        let times = format::number(ours.rate() / other.rate());
+        format!("{} = {times} x {}\n", ours.kind.lock, other.kind.lock)
+    };
+    let measured = others.iter().filter(|other| other.rate() > 0.0);
+    let lines: String = measured.map(ratio).collect();
+    if lines.is_empty() {
+        lines
+    } else {
+        format!("\n{lines}")
+    }
+}
+
+/// A kind of futex, as `--json` prints it: the field order is part of the interface.
+#[derive(Serialize)]
+struct Record {
+    world: World,
+    lock: &'static str,
+    threads: usize,
+    /// The words of each thread.
+    futexes: usize,
+    /// Whether other processes could wait by the same keys.
+    shared: bool,
+    /// How long it was measured: measured itself, not planned.
+    seconds: f64,
+    /// Waits of the thread that made the fewest.
+    ops_min: u64,
+    ops_mean: f64,
+    ops_max: u64,
+    /// Waits of a thread in a second, on average.
+    ops_per_sec: f64,
+    /// The standard error of that average, in per cent.
+    spread_pct: f64,
+    /// Waits of all threads together, in thousands per second.
+    rate_kops: f64,
+}
