@@ -55,7 +55,8 @@ use core::num::NonZeroU32;
 
 pub use key::Key;
 pub(crate) use queue::Node;
-use queue::{Bucket, Chain, Queue, TAKEN, WOKEN};
+pub use queue::WORDS;
+use queue::{Bucket, Chain, Place, Queue, TAKEN, WOKEN};
 
 use crate::platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word};
 
@@ -69,6 +70,18 @@ pub enum Waited {
     TimedOut,
     /// The word had changed: the caller has not waited.
     Changed,
+}
+
+/// How a wait for several words ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitedAny {
+    /// Wakers have counted the caller: those of the words whose bits are set, the first
+    /// word's the lowest.
+    Woken(u8),
+    /// The deadline has passed, and no waker has counted the caller.
+    TimedOut,
+    /// This word had changed, and no waker has counted the caller.
+    Changed(usize),
 }
 
 /// What a waiter tells its wakers.
@@ -148,43 +161,105 @@ impl<P: Platform, const N: usize> Table<P, N> {
         deadline: Option<Deadline>,
     ) -> Waited {
         let me = P::me();
+        if !self.enqueue(Place::new(me, 0), key, waiter, unchanged) {
+            return Waited::Changed;
+        }
+        self.sleep(me, 1, deadline);
+        match self.end(Place::new(me, 0)) {
+            true => Waited::Woken,
+            false => Waited::TimedOut,
+        }
+    }
+
+    /// [`Self::wait`] for the first of several keys, [`WORDS`] at most, that is woken;
+    /// the kernel's `futex_waitv`. `unchanged` is asked of each, by its index.
+    ///
+    /// The words are looked at one after the other, and a waker may come in between:
+    /// whom one has woken, that is told so, even if a later word has changed.
+    ///
+    /// # Panics
+    /// There are no keys, or too many.
+    pub fn wait_any(
+        &self,
+        keys: &[Key],
+        waiter: Waiter,
+        unchanged: impl Fn(usize) -> bool,
+        deadline: Option<Deadline>,
+    ) -> WaitedAny {
+        let words = keys.len();
+        assert!((1..=WORDS).contains(&words), "a wait for {words} words");
+        let me = P::me();
+        let stands =
+            |(index, key)| self.enqueue(Place::new(me, index), key, waiter, || unchanged(index));
+        let changed = keys.iter().enumerate().position(|each| !stands(each));
+        if changed.is_none() {
+            self.sleep(me, words, deadline);
+        }
+        let mut woken = 0;
+        for index in 0..changed.unwrap_or(words) {
+            woken |= u8::from(self.end(Place::new(me, index))) << index;
+        }
+        match (woken, changed) {
+            (0, None) => WaitedAny::TimedOut,
+            (0, Some(index)) => WaitedAny::Changed(index),
+            (woken, _) => WaitedAny::Woken(woken),
+        }
+    }
+
+    /// Has the caller stand in the queue of `key` if the word is `unchanged`. Returns
+    /// whether it does.
+    #[inline]
+    fn enqueue(
+        &self,
+        place: Place,
+        key: &Key,
+        waiter: Waiter,
+        unchanged: impl FnOnce() -> bool,
+    ) -> bool {
         let queue = self.queue(key);
-        let waits = queue.enter(|| {
+        queue.enter(|| {
             queue.count_one();
             P::fence(); // (A) full barrier, pairs with wake's
             let waits = unchanged();
             match waits {
-                true => queue.push(me, key, waiter),
+                true => queue.push(place, key, waiter),
                 false => queue.uncount_one(),
             }
             waits
-        });
-        match waits {
-            true => self.sleep(me, deadline),
-            false => Waited::Changed,
-        }
+        })
     }
 
-    fn sleep(&self, me: TaskId, mut deadline: Option<Deadline>) -> Waited {
-        let node = &P::task(me).futex;
-        // (F1) Acquire pairs with the waker's Release: what it did before.
-        while node.state.load(Acquire) != WOKEN {
+    /// Sleeps until a waker has told one of the caller's so many nodes, or until the
+    /// deadline.
+    fn sleep(&self, me: TaskId, words: usize, deadline: Option<Deadline>) {
+        let woken = |index| Place::new(me, index).node::<P>().state.load(Relaxed) == WOKEN; // `end` acquires
+        while !(0..words).any(woken) {
             P::event(Event::Parked);
             if P::park(deadline) == Woken::TimedOut {
-                if self.leave(me) {
-                    P::event(Event::Cancelled);
-                    return Waited::TimedOut;
-                }
-                P::event(Event::CancelGranted);
-                deadline = None; // a waker is on its way
+                return;
             }
         }
-        Waited::Woken
     }
 
-    /// Leaves the queue that the caller stands in; `false` when a waker was first.
-    fn leave(&self, me: TaskId) -> bool {
-        let node = &P::task(me).futex;
+    /// Ends the wait of one of the caller's nodes. Returns whether a waker was first.
+    fn end(&self, place: Place) -> bool {
+        if self.leave(place) {
+            P::event(Event::Cancelled);
+            return false;
+        }
+        let state = &place.node::<P>().state;
+        // Look before each park: who waits at a gate may be unparked there. (F1) Acquire
+        // pairs with the waker's Release: what it did before.
+        while state.load(Acquire) != WOKEN {
+            P::event(Event::CancelGranted);
+            P::park(None);
+        }
+        true
+    }
+
+    /// Leaves the queue that the node stands in; `false` when a waker was first.
+    fn leave(&self, place: Place) -> bool {
+        let node = place.node::<P>();
         loop {
             let state = node.state.load(Relaxed); // looked at again inside the gate
             if state == WOKEN || state == TAKEN {
@@ -194,7 +269,7 @@ impl<P: Platform, const N: usize> Table<P, N> {
             let left = queue.enter(|| {
                 let stands_here = node.state.load(Relaxed) == state; // the gate orders it
                 if stands_here {
-                    queue.remove(me);
+                    queue.remove(place);
                     queue.uncount_one();
                 }
                 stands_here

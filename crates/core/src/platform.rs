@@ -460,7 +460,7 @@ pub struct TaskRecord<P: Platform> {
     pub(crate) percpu: percpu_rwsem::Node<P>,
     pub(crate) rwsem: rwsem::Node<P>,
     pub(crate) rtmutex: rtmutex::Node<P>,
-    pub(crate) futex: futex::Node<P>,
+    pub(crate) futex: [futex::Node<P>; futex::WORDS],
 }
 
 impl<P: Platform> Default for TaskRecord<P> {
@@ -479,7 +479,7 @@ impl<P: Platform> TaskRecord<P> {
             percpu: percpu_rwsem::Node::new(),
             rwsem: rwsem::Node::new(),
             rtmutex: rtmutex::Node::new(),
-            futex: futex::Node::new(),
+            futex: [const { futex::Node::new() }; futex::WORDS],
         }
     }
 }

@@ -1,36 +1,11 @@
-//! Waiting for any word of this process's memory, as by the system call `futex`, but
-//! in a table of wait queues of our own: the kernel is asked only to put threads to
-//! sleep and to wake them.
-//!
-//! A word is known by its address alone. Other processes do not see the table, nor
-//! does the kernel: who waits here must be woken from here. There are no spurious
-//! wake-ups; but a waker may mean an earlier user of the same memory, so that one
-//! waits in a loop. `docs/futex.md` has what is promised, and what it rests on.
-//!
-//! A thread with a real-time priority is woken before others, the highest first;
-//! equals are woken in the order in which they came. In a fork's child nobody waits,
-//! for the threads that did are not in it: a wake there wakes nobody. A signal
-//! handler must not call any of this.
-//!
-//! ```
-//! use std::sync::atomic::{AtomicU32, Ordering::{Acquire, Relaxed, Release}};
-//! use lockyard::futex;
-//!
-//! static READY: AtomicU32 = AtomicU32::new(0);
-//!
-//! let waiter = std::thread::spawn(|| {
-//!     while READY.load(Acquire) == 0 {
-//!         futex::wait(&READY, 0, None);
-//!     }
-//! });
-//! READY.store(1, Release);
-//! futex::wake(&READY, 1);
-//! waiter.join().unwrap();
-//! ```
+//! Core's futex for the words of this process: a table of wait queues of our own. The
+//! kernel is asked only to put threads to sleep and to wake them. `lockyard::futex` says
+//! what its users should know.
 
 use std::{
     num::NonZeroU32,
     ops::RangeInclusive,
+    ptr,
     sync::atomic::{
         AtomicU32,
         Ordering::{AcqRel, Acquire, Relaxed},
@@ -38,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-pub use lockyard_core::futex::{Requeued, Waited};
+pub use lockyard_core::futex::{Requeued, WORDS, Waited, WaitedAny};
 use lockyard_core::{
     Clock,
     futex::{Key, Table, Waiter},
@@ -98,9 +73,36 @@ pub fn wait_bitset(
     }
 }
 
+/// If each word holds what is expected of it, waits for the first of them that is woken,
+/// or until `deadline`; [`WORDS`] of them at most. They are read with `Acquire`.
+///
+/// The words are looked at one after the other, and a waker may come in between: whom
+/// one has woken, that is told so, even if a later word has changed.
+///
+/// # Panics
+/// There are no words, or too many.
+pub fn wait_any(words: &[(&AtomicU32, u32)], deadline: Option<Instant>) -> WaitedAny {
+    let deadline = deadline.map(|at| Linux::deadline(&at));
+    assert!(words.len() <= WORDS, "a wait for {} words", words.len());
+    let mut keys = [key(ptr::null()); WORDS];
+    for (key_of, (word, _)) in keys.iter_mut().zip(words) {
+        *key_of = key(*word);
+    }
+    let waiter = Waiter {
+        bitset: EVERY_BIT,
+        rank: tasks::rank(),
+    };
+    let unchanged = |index: usize| {
+        let (word, expected) = words[index];
+        word.load(Acquire) == expected
+    };
+    TABLE.wait_any(&keys[..words.len()], waiter, unchanged, deadline)
+}
+
 /// Wakes `most` threads at most that wait for the word; returns how many it woke.
 ///
-/// It does not read the word, which may have been freed: see [`self`].
+/// It does not read the word, which may have been freed: then it may wake who waits for
+/// another one at that address.
 #[inline]
 pub fn wake(word: *const AtomicU32, most: u32) -> u32 {
     wake_bitset(word, most, EVERY_BIT)

@@ -4,7 +4,7 @@
 //! Numbers are reused: a thread takes one at its first lock and gives it back
 //! when its thread-local destructors have run. Destructors that lock after
 //! that take another, and C libraries call back for it a few times; what they
-//! no longer call back for is lost, a record of 256 bytes a thread at worst.
+//! no longer call back for is lost, a record of a kilobyte a thread at worst.
 //!
 //! For locks whose word the kernel reads, a thread goes by the kernel's number of it
 //! as well, which leads to its record by way of a table.

@@ -38,12 +38,13 @@
 //! A handler must not lock: like glibc's, these locks are not
 //! async-signal-safe.
 
+pub mod futex;
 mod robust;
 
 pub use lock_api::WaitTimeoutResult;
 pub use lockyard_core::{mutex::PATIENCE_MICROS, osq, percpu_rwsem, pimutex, rwsem};
+pub use lockyard_linux::condvar::RawPiCondvar;
 use lockyard_linux::{Linux, LinuxPi};
-pub use lockyard_linux::{condvar::RawPiCondvar, futex};
 pub use robust::{OwnerDied, RobustPiMutex};
 
 /// The mutex without its data: sixteen bytes, all zero when unlocked.

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lockyard::futex::{self, Change, Requeued, Waited};
+use lockyard::futex::{self, Change, Requeued, WORDS, Waited, WaitedAny};
 
 const ALL: u32 = u32::MAX;
 /// aarch64 is tested in an emulator, which a fork's child that starts a thread
@@ -187,6 +187,27 @@ fn as_many_are_woken_as_say_so() {
         let said = waiters.into_iter().map(|waiter| waiter.join().unwrap());
         assert_eq!(said.sum::<u32>(), woken);
     });
+}
+
+#[test]
+fn a_thread_can_wait_for_several_words() {
+    let words: [AtomicU32; WORDS] = words();
+    let all = words.each_ref().map(|word| (word, 0));
+    let here = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for (index, word) in words.iter().enumerate() {
+            let waiter = scope.spawn(|| futex::wait_any(&all, None));
+            move_all(word, &here, 1); // but for the last, it may still be queueing
+            assert_eq!(futex::wake(&here, ALL), 1);
+            assert_eq!(waiter.join().unwrap(), WaitedAny::Woken(1 << index));
+        }
+    });
+    assert_eq!(futex::wait_any(&all, soon()), WaitedAny::TimedOut);
+    words[3].store(1, Relaxed);
+    assert_eq!(futex::wait_any(&all, None), WaitedAny::Changed(3));
+    for word in &words {
+        assert_eq!(futex::wake(word, ALL), 0);
+    }
 }
 
 #[test]

@@ -3,13 +3,13 @@
 use std::{cell::Cell, num::NonZeroU32, rc::Rc};
 
 use lockyard_check::{
-    Check, CheckWord, Explorer, Tracked, Wakes, afterwards, history, name, spawn,
+    Check, CheckWord, Explorer, Tracked, Wakes, afterwards, history, limit_whims, name, spawn,
 };
 use lockyard_core::{
     Deadline, Event, FOREVER, Look,
     Ordering::{Acquire, Relaxed, Release},
     Platform, Word,
-    futex::{Key, Requeued, Table, Waited, Waiter},
+    futex::{Key, Requeued, Table, Waited, WaitedAny, Waiter},
 };
 
 use crate::{DEADLINE, explore};
@@ -176,8 +176,9 @@ fn spurious_wakes() {
 
 #[test]
 fn wake_against_timeout() {
-    let events = [Event::Cancelled, Event::CancelGranted];
-    explore("futex, deadline", &Explorer::new(), &events, || {
+    let events = [Event::Cancelled, Event::CancelGranted, Event::GateParked];
+    let explorer = Explorer::new().whims(1);
+    explore("futex, deadline", &explorer, &events, || {
         wait_and_wake(Some(DEADLINE));
     });
 }
@@ -231,7 +232,7 @@ fn requeue_against_wake() {
 #[test]
 fn requeue_against_timeout() {
     let events = [Event::Requeued, Event::Cancelled];
-    let explorer = Explorer::new();
+    let explorer = Explorer::new().whims(1);
     explore("futex, requeue, deadline", &explorer, &events, || {
         let shared = apart();
         let (waiter, ended) = (Rc::clone(&shared), Rc::clone(&shared));
@@ -239,6 +240,7 @@ fn requeue_against_timeout() {
             waiter.wait(&waiter.a, Some(DEADLINE));
         });
         spawn(move || {
+            limit_whims(0);
             shared.requeue();
             shared.wake(&shared.b, 1);
         });
@@ -414,6 +416,67 @@ fn a_chain_of_two() {
             shared.change(&shared.a);
             shared.wake(&shared.a, 2);
         });
+    });
+}
+
+/// One waits for both words, others change them and wake: each wake-up that is counted
+/// is told, whatever the later word was.
+fn wait_for_both(deadline: Option<Deadline>, wakers: &[&[bool]]) {
+    let shared = apart();
+    let (waiter, ended) = (Rc::clone(&shared), Rc::clone(&shared));
+    let any = Rc::new(Cell::new(0));
+    let said = Rc::clone(&any);
+    spawn(move || {
+        let places = [&waiter.a, &waiter.b];
+        let unchanged = |index: usize| places[index].word.load(Acquire) == 0;
+        let keys = places.map(|place| place.key);
+        let waited = (waiter.futex).wait_any(&keys, Waiter::ANY, unchanged, deadline);
+        match waited {
+            WaitedAny::Woken(words) => {
+                said.set(words.count_ones());
+                for (index, place) in places.into_iter().enumerate() {
+                    assert!(words >> index & 1 == 0 || place.payload.get() == 1);
+                }
+            }
+            WaitedAny::Changed(index) => assert_eq!(places[index].payload.get(), 1),
+            WaitedAny::TimedOut => assert!(deadline.is_some()),
+        }
+    });
+    for &order in wakers {
+        let shared = Rc::clone(&shared);
+        let order = order.to_vec();
+        spawn(move || {
+            for at_b in order {
+                let place = if at_b { &shared.b } else { &shared.a };
+                shared.change(place);
+                shared.wake(place, 1);
+            }
+        });
+    }
+    afterwards(move || assert_eq!(any.get(), ended.woke.get().iter().sum::<u32>()));
+}
+
+#[test]
+fn woken_while_still_queueing() {
+    explore(
+        "futex, two words",
+        &Explorer::new(),
+        &[Event::Parked],
+        || {
+            wait_for_both(None, &[&[false, true]]);
+        },
+    );
+}
+
+#[test]
+fn two_wakers_of_one() {
+    let explorer = Explorer::new().whims(1).pct(1, 3, 5_000);
+    let events = [Event::Parked, Event::Cancelled];
+    explore("futex, two wakers", &explorer, &events, || {
+        wait_for_both(None, &[&[false], &[true]]);
+    });
+    explore("futex, two wakers, deadline", &explorer, &events, || {
+        wait_for_both(Some(DEADLINE), &[&[true], &[false]]);
     });
 }
 

@@ -1,5 +1,5 @@
-//! A bucket's queue: a ring by task number, as the wait queue's, in the order of
-//! ranks and then of arrivals. The waiters of several keys stand in it.
+//! A bucket's queue: a ring by number, as the wait queue's, in the order of ranks and
+//! then of arrivals. The waiters of several keys stand in it.
 
 use core::{array, num::NonZeroU32};
 
@@ -13,6 +13,41 @@ use crate::{
 pub(super) const WOKEN: u32 = 0;
 /// A state: a waker has taken the waiter out of its queue, and will wake it.
 pub(super) const TAKEN: u32 = u32::MAX;
+
+/// How many words a task can wait for at a time: so many nodes its record has.
+pub const WORDS: usize = 8;
+
+/// The number of a node: its task's, times [`WORDS`], and its index in the record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place(NonZeroU32);
+
+const _: () = assert!(TaskId::MAX <= u32::MAX / WORDS as u32);
+
+impl Place {
+    #[inline(always)]
+    pub(super) fn new(task: TaskId, index: usize) -> Self {
+        let number = task.number() * WORDS as u32 + index as u32;
+        Self(NonZeroU32::new(number).expect("task numbers start at 1"))
+    }
+
+    fn decode(number: u32) -> Option<Self> {
+        NonZeroU32::new(number).map(Self)
+    }
+
+    fn number(self) -> u32 {
+        self.0.get()
+    }
+
+    fn task(self) -> TaskId {
+        TaskId::new(self.number() / WORDS as u32).expect("a place is a task's")
+    }
+
+    #[inline(always)]
+    pub(super) fn node<P: Platform>(self) -> &'static Node<P> {
+        let record = P::task(self.task());
+        &record.futex[self.number() as usize % WORDS]
+    }
+}
 
 /// A task's place in a queue, or in the chain of a waker.
 pub(crate) struct Node<P: Platform> {
@@ -124,23 +159,23 @@ impl<'a, P: Platform> Queue<'a, P> {
         self.bucket.waiters.store(waiters - 1, Relaxed);
     }
 
-    /// Has `task`, which is counted, wait for `key`.
-    pub(super) fn push(&self, task: TaskId, key: &Key, waiter: Waiter) {
-        let node = &P::task(task).futex;
+    /// Has the waiter, which is counted, wait for `key`.
+    pub(super) fn push(&self, place: Place, key: &Key, waiter: Waiter) {
+        let node = place.node::<P>();
         node.set_key(key);
         node.bitset.store(waiter.bitset.get(), Relaxed);
         node.rank.store(waiter.rank, Relaxed);
-        self.link(task);
+        self.link(place);
     }
 
-    /// Links `task` behind the last that is not below it in rank.
-    fn link(&self, task: TaskId) {
-        let node = &P::task(task).futex;
+    /// Links the waiter behind the last that is not below it in rank.
+    fn link(&self, place: Place) {
+        let node = place.node::<P>();
         node.state.store(self.slot as u32 + 1, Relaxed);
         let Some(first) = self.first() else {
-            node.next.store(task.number(), Relaxed);
-            node.prev.store(task.number(), Relaxed);
-            self.set_first(task.number());
+            node.next.store(place.number(), Relaxed);
+            node.prev.store(place.number(), Relaxed);
+            self.set_first(place.number());
             return;
         };
         let rank = node.rank.load(Relaxed);
@@ -150,24 +185,24 @@ impl<'a, P: Platform> Queue<'a, P> {
         }
         if Self::rank(before) < rank {
             before = Self::prev(first); // in a ring the last is before the first
-            self.set_first(task.number());
+            self.set_first(place.number());
         }
         let behind = Self::next(before);
         node.prev.store(before.number(), Relaxed);
         node.next.store(behind.number(), Relaxed);
-        P::task(before).futex.next.store(task.number(), Relaxed);
-        P::task(behind).futex.prev.store(task.number(), Relaxed);
+        before.node::<P>().next.store(place.number(), Relaxed);
+        behind.node::<P>().prev.store(place.number(), Relaxed);
     }
 
-    /// Takes `task` out of the queue; it stays counted.
-    pub(super) fn remove(&self, task: TaskId) {
-        let (before, behind) = (Self::prev(task), Self::next(task));
-        if behind == task {
+    /// Takes the waiter out of the queue; it stays counted.
+    pub(super) fn remove(&self, place: Place) {
+        let (before, behind) = (Self::prev(place), Self::next(place));
+        if behind == place {
             return self.set_first(0);
         }
-        P::task(before).futex.next.store(behind.number(), Relaxed);
-        P::task(behind).futex.prev.store(before.number(), Relaxed);
-        if self.first() == Some(task) {
+        before.node::<P>().next.store(behind.number(), Relaxed);
+        behind.node::<P>().prev.store(before.number(), Relaxed);
+        if self.first() == Some(place) {
             self.set_first(behind.number());
         }
     }
@@ -181,80 +216,80 @@ impl<'a, P: Platform> Queue<'a, P> {
         bitset: NonZeroU32,
         chain: &mut Chain<P>,
     ) -> u32 {
-        self.each(key, most, bitset, |task| {
-            self.remove(task);
+        self.each(key, most, bitset, |place| {
+            self.remove(place);
             self.uncount_one();
-            chain.append(task);
+            chain.append(place);
         })
     }
 
     /// Moves `most` waiters for `key` at most to another queue, where they wait for
     /// `other`. Returns how many.
     pub(super) fn move_on(&self, key: &Key, target: &Self, other: &Key, most: u32) -> u32 {
-        self.each(key, most, NonZeroU32::MAX, |task| {
-            self.remove(task);
+        self.each(key, most, NonZeroU32::MAX, |place| {
+            self.remove(place);
             self.uncount_one();
-            P::task(task).futex.set_key(other);
+            place.node::<P>().set_key(other);
             target.count_one();
-            target.link(task);
+            target.link(place);
             P::event(Event::Requeued);
         })
     }
 
     /// Passes `most` waiters for `key` at most to `act`, which may take them out of
     /// the queue. Returns how many.
-    fn each(&self, key: &Key, most: u32, bitset: NonZeroU32, mut act: impl FnMut(TaskId)) -> u32 {
+    fn each(&self, key: &Key, most: u32, bitset: NonZeroU32, mut act: impl FnMut(Place)) -> u32 {
         let words = key.words();
         let mut acted = 0;
         let mut at = self.first();
         while acted < most
-            && let Some(task) = at
+            && let Some(place) = at
         {
-            at = self.after(task);
-            let node = &P::task(task).futex;
+            at = self.after(place);
+            let node = place.node::<P>();
             if node.key() == words && node.bitset.load(Relaxed) & bitset.get() != 0 {
-                act(task);
+                act(place);
                 acted += 1;
             }
         }
         acted
     }
 
-    fn first(&self) -> Option<TaskId> {
-        TaskId::new(self.bucket.first.load(Relaxed))
+    fn first(&self) -> Option<Place> {
+        Place::decode(self.bucket.first.load(Relaxed))
     }
 
     fn set_first(&self, number: u32) {
         self.bucket.first.store(number, Relaxed);
     }
 
-    /// The waiter behind `task`.
-    fn after(&self, task: TaskId) -> Option<TaskId> {
-        let next = Self::next(task);
+    /// The waiter behind this one.
+    fn after(&self, place: Place) -> Option<Place> {
+        let next = Self::next(place);
         (Some(next) != self.first()).then_some(next)
     }
 
-    fn next(task: TaskId) -> TaskId {
-        Self::linked(P::task(task).futex.next.load(Relaxed))
+    fn next(place: Place) -> Place {
+        Self::linked(place.node::<P>().next.load(Relaxed))
     }
 
-    fn prev(task: TaskId) -> TaskId {
-        Self::linked(P::task(task).futex.prev.load(Relaxed))
+    fn prev(place: Place) -> Place {
+        Self::linked(place.node::<P>().prev.load(Relaxed))
     }
 
-    fn linked(number: u32) -> TaskId {
-        TaskId::new(number).expect("a queued node has two neighbours")
+    fn linked(number: u32) -> Place {
+        Place::decode(number).expect("a queued node has two neighbours")
     }
 
-    fn rank(task: TaskId) -> u32 {
-        P::task(task).futex.rank.load(Relaxed)
+    fn rank(place: Place) -> u32 {
+        place.node::<P>().rank.load(Relaxed)
     }
 }
 
 /// Those whom a waker has taken out of queues, in the order in which they are to be
 /// woken. They are linked by their nodes, which are the waker's until it wakes them.
 pub(super) struct Chain<P: Platform> {
-    ends: Option<(TaskId, TaskId)>,
+    ends: Option<(Place, Place)>,
     of: core::marker::PhantomData<P>,
 }
 
@@ -266,15 +301,15 @@ impl<P: Platform> Chain<P> {
         }
     }
 
-    fn append(&mut self, task: TaskId) {
-        let node = &P::task(task).futex;
+    fn append(&mut self, place: Place) {
+        let node = place.node::<P>();
         node.state.store(TAKEN, Relaxed); // its waiter looks again inside the gate
         node.next.store(0, Relaxed); // the chain is its waker's alone
         self.ends = Some(match self.ends {
-            None => (task, task),
+            None => (place, place),
             Some((first, last)) => {
-                P::task(last).futex.next.store(task.number(), Relaxed); // likewise
-                (first, task)
+                last.node::<P>().next.store(place.number(), Relaxed); // likewise
+                (first, place)
             }
         });
     }
@@ -282,13 +317,13 @@ impl<P: Platform> Chain<P> {
     /// Wakes them, outside of all gates.
     pub(super) fn wake(self) {
         let mut at = self.ends.map(|(first, _)| first);
-        while let Some(task) = at {
-            let node = &P::task(task).futex;
-            at = TaskId::new(node.next.load(Relaxed)); // the last access before it is not ours
+        while let Some(place) = at {
+            let node = place.node::<P>();
+            at = Place::decode(node.next.load(Relaxed)); // the last access before it is not ours
             // (F1) Release pairs with sleep's Acquire: what we did before, and that
             // we are done with the node.
             node.state.store(WOKEN, Release);
-            P::unpark(task);
+            P::unpark(place.task());
         }
     }
 }
