@@ -58,7 +58,10 @@ pub(crate) use queue::Node;
 pub use queue::WORDS;
 use queue::{Bucket, Chain, Place, Queue, TAKEN, WOKEN};
 
-use crate::platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word};
+use crate::platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Woken, Word};
+
+/// Looks before a waiter sleeps: about a microsecond, less than it takes to be woken.
+const LOOKS: u32 = 40;
 
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -229,11 +232,15 @@ impl<P: Platform, const N: usize> Table<P, N> {
         })
     }
 
-    /// Sleeps until a waker has told one of the caller's so many nodes, or until the
-    /// deadline.
+    /// Waits until a waker has told one of the caller's so many nodes, or until the
+    /// deadline: with a glance for one that comes at once, and then asleep.
     fn sleep(&self, me: TaskId, words: usize, deadline: Option<Deadline>) {
-        let woken = |index| Place::new(me, index).node::<P>().state.load(Relaxed) == WOKEN; // `end` acquires
-        while !(0..words).any(woken) {
+        let state = |index| &Place::new(me, index).node::<P>().state;
+        P::spin_begin();
+        let told = |state| state == WOKEN;
+        // A hint: whoever was told acquires in `end`.
+        P::spin_until(state(0), Relaxed, Look::Poll, LOOKS, told, P::need_resched);
+        while !(0..words).any(|index| told(state(index).load(Relaxed))) {
             P::event(Event::Parked);
             if P::park(deadline) == Woken::TimedOut {
                 return;

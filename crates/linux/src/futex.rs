@@ -53,7 +53,7 @@ pub fn wait_bitset(
     let deadline = deadline.map(|at| Linux::deadline(&at));
     let key = key(word);
     loop {
-        // To ask for the priority takes a system call: not inside a gate, and only
+        // To ask for the priority may take a system call: not inside a gate, and only
         // for a thread that is about to sleep.
         let rank = (word.load(Relaxed) == expected).then(tasks::rank); // looked at again
         let waiter = Waiter {

@@ -21,10 +21,10 @@ use std::{
     },
 };
 
-use lockyard_core::{TaskId, TaskRecord, keeper::Keeper};
+use lockyard_core::{Platform, TaskId, TaskRecord, keeper::Keeper};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use crate::{Linux, LinuxPi, Threads, futex, rseq};
+use crate::{Linux, LinuxPi, Threads, clock, futex, rseq};
 
 /// A task's record, on cache lines of its own.
 #[repr(align(128))]
@@ -65,13 +65,7 @@ thread_local! {
     /// The kernel's number, once the table knows it.
     static TID: Cell<u32> = const { Cell::new(0) };
     /// No destructor, either.
-    pub static HOLDS: Holds = const {
-        Holds {
-            words: Cell::new(0),
-            urgent: Cell::new(false),
-            unspun: Cell::new(0),
-        }
-    };
+    pub static HOLDS: Holds = const { Holds::new() };
 }
 
 /// What a thread knows of itself as an owner of locks whose word the kernel reads.
@@ -82,6 +76,8 @@ pub struct Holds {
     pub urgent: Cell<bool>,
     /// How many times it will not spin, having spun in vain.
     unspun: Cell<u32>,
+    /// Its rank among those that wait, and when it asked for that.
+    rank: Cell<Option<(u32, u32)>>,
 }
 
 /// How many times a thread with a priority to lend does not spin after it has in vain: to
@@ -89,6 +85,15 @@ pub struct Holds {
 const UNSPUN: u32 = 15;
 
 impl Holds {
+    const fn new() -> Self {
+        Self {
+            words: Cell::new(0),
+            urgent: Cell::new(false),
+            unspun: Cell::new(0),
+            rank: Cell::new(None),
+        }
+    }
+
     /// A spin of the thread ended, with the lock or with an owner that did not run.
     pub fn spun(&self, well: bool) {
         self.unspun.set(if well { 0 } else { UNSPUN });
@@ -110,23 +115,36 @@ impl Holds {
         self.urgent.set(urgent);
         urgent
     }
+
+    fn ask_rank(&self) -> u32 {
+        const BEYOND: u32 = 100;
+        if !self.ask_urgent() {
+            return 0;
+        }
+        let mut parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: it writes the calling thread's parameters to `parameters`, which is a
+        // valid `sched_param`, and keeps no pointer to it.
+        unsafe { libc::sched_getparam(0, &raw mut parameters) };
+        match parameters.sched_priority {
+            priority @ 1.. => priority.cast_unsigned(),
+            _ => BEYOND,
+        }
+    }
 }
 
 /// The calling thread's rank among those that wait: its real-time priority, 0 if it has
-/// none, and beyond all for who has a deadline to keep.
+/// none, and beyond all for who has a deadline to keep. As it was 10 ms ago or later: to
+/// ask takes a system call.
 pub fn rank() -> u32 {
-    const BEYOND: u32 = 100;
-    if !HOLDS.with(Holds::ask_urgent) {
-        return 0;
-    }
-    let mut parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: it writes the calling thread's parameters to `parameters`, which is a
-    // valid `sched_param`, and keeps no pointer to it.
-    unsafe { libc::sched_getparam(0, &raw mut parameters) };
-    match parameters.sched_priority {
-        1.. => parameters.sched_priority.cast_unsigned(),
-        _ => BEYOND,
-    }
+    const FRESH_MICROS: u32 = 10_000;
+    HOLDS.with(|holds| match holds.rank.get() {
+        Some((asked, rank)) if !Linux::elapsed(asked, FRESH_MICROS) => rank,
+        _ => {
+            let rank = holds.ask_rank();
+            holds.rank.set(Some((clock::stamp(), rank)));
+            rank
+        }
+    })
 }
 
 /// How tasks are numbered.

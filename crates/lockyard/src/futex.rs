@@ -8,7 +8,8 @@
 //! waits in a loop. `docs/futex.md` has what is promised, and what it rests on.
 //!
 //! A thread with a real-time priority is woken before others, the highest first;
-//! equals are woken in the order in which they came. In a fork's child nobody waits,
+//! equals are woken in the order in which they came. (A changed priority counts for
+//! waits that begin 10 ms later, if not sooner.) In a fork's child nobody waits,
 //! for the threads that did are not in it: a wake there wakes nobody. A signal
 //! handler must not call any of this.
 //!

@@ -187,7 +187,7 @@ fn wake_against_timeout() {
 /// wake-up goes to one that says that it has timed out.
 #[test]
 fn a_wake_up_is_passed_on() {
-    let explorer = Explorer::new().pct(1, 3, 6_000);
+    let explorer = Explorer::new().whims(1).pct(1, 3, 6_000);
     let events = [Event::Cancelled, Event::Parked];
     explore("futex, passed on", &explorer, &events, || {
         let shared = apart();
@@ -294,7 +294,7 @@ fn two_words(a: Key, b: Key) {
 
 #[test]
 fn two_keys_in_one_bucket() {
-    let explorer = Explorer::new().pct(1, 2, 8_000);
+    let explorer = Explorer::new().whims(1).pct(1, 2, 8_000);
     explore("futex, one bucket", &explorer, &[Event::Parked], || {
         two_words(A, another(A, true));
     });
@@ -524,7 +524,7 @@ fn by_rank_and_then_by_arrival() {
 /// A change of the second word inside the gates wakes waiters of both words.
 #[test]
 fn wake_of_two_words() {
-    let explorer = Explorer::new().pct(1, 2, 8_000);
+    let explorer = Explorer::new().whims(1).pct(1, 2, 8_000);
     explore("futex, wake_op", &explorer, &[Event::Parked], || {
         let shared = apart();
         for at_b in [false, true] {
