@@ -177,7 +177,7 @@ fn spurious_wakes() {
 #[test]
 fn wake_against_timeout() {
     let events = [Event::Cancelled, Event::CancelGranted, Event::GateParked];
-    let explorer = Explorer::new().whims(1);
+    let explorer = Explorer::new().whims(2);
     explore("futex, deadline", &explorer, &events, || {
         wait_and_wake(Some(DEADLINE));
     });
@@ -232,7 +232,7 @@ fn requeue_against_wake() {
 #[test]
 fn requeue_against_timeout() {
     let events = [Event::Requeued, Event::Cancelled];
-    let explorer = Explorer::new().whims(1);
+    let explorer = Explorer::new().whims(2);
     explore("futex, requeue, deadline", &explorer, &events, || {
         let shared = apart();
         let (waiter, ended) = (Rc::clone(&shared), Rc::clone(&shared));
@@ -470,7 +470,7 @@ fn woken_while_still_queueing() {
 
 #[test]
 fn two_wakers_of_one() {
-    let explorer = Explorer::new().whims(1).pct(1, 3, 5_000);
+    let explorer = Explorer::new().whims(2).pct(1, 3, 5_000);
     let events = [Event::Parked, Event::Cancelled];
     explore("futex, two wakers", &explorer, &events, || {
         wait_for_both(None, &[&[false], &[true]]);
@@ -524,7 +524,7 @@ fn by_rank_and_then_by_arrival() {
 /// A change of the second word inside the gates wakes waiters of both words.
 #[test]
 fn wake_of_two_words() {
-    let explorer = Explorer::new().whims(1).pct(1, 2, 8_000);
+    let explorer = Explorer::new().whims(2).pct(1, 2, 8_000);
     explore("futex, wake_op", &explorer, &[Event::Parked], || {
         let shared = apart();
         for at_b in [false, true] {
