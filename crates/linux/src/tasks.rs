@@ -12,12 +12,9 @@
 use std::{
     cell::Cell,
     ptr,
-    sync::{
-        Once,
-        atomic::{
-            AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
-            Ordering::{AcqRel, Acquire, Relaxed, Release},
-        },
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 
@@ -307,11 +304,14 @@ const fn chunk_of(task: TaskId) -> usize {
 
 #[cold]
 fn register() -> TaskId {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    // Nobody waits for another here, who may not be there after a fork. Two that come at
+    // once both announce the handler, which does the same twice.
+    static ANNOUNCED: AtomicBool = AtomicBool::new(false);
+    if !ANNOUNCED.load(Acquire) {
         // SAFETY: the handler is a function of this crate, which stays loaded.
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
-    });
+        ANNOUNCED.store(true, Release); // who sees it need not announce it
+    }
     let me = reuse().unwrap_or_else(fresh);
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
