@@ -245,18 +245,18 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// Waits as a booster. Returns whether the mutex was taken.
     #[cold]
     fn boost(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
-        // (B4) AcqRel pairs with stop_boosting's: its `BOOST` is cleared before mine is
-        // set.
-        let settled = self.boosters.fetch_add(1, AcqRel) & SETTLED != 0;
+        // (B4) Acquire pairs with stop_boosting's Release: its `BOOST` is cleared before mine
+        // is set; and with settle's (B8): what it has waited for is over.
+        let settled = self.boosters.fetch_add(1, Acquire) & SETTLED != 0;
         let ended = if !settled && self.settle(me) {
             LockPi::Taken
         } else {
             P::event(Event::Boosted);
             P::lock_pi(&self.body().owner, deadline)
         };
-        // (B5) AcqRel pairs with stop_boosting's: an owner that finds nobody sees the mark
-        // that I have left.
-        self.boosters.fetch_add(1u32.wrapping_neg(), AcqRel);
+        // (B5) Release pairs with stop_boosting's Acquire: an owner that finds nobody sees the
+        // mark that I have left.
+        self.boosters.fetch_add(1u32.wrapping_neg(), Release);
         match ended {
             LockPi::Taken => true,
             LockPi::TimedOut => false,
@@ -287,8 +287,8 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
             }
         }
         P::quiesce(); // (B7)
-        // (B8) AcqRel pairs with that of (B4): who finds it goes to the kernel at once.
-        self.boosters.fetch_or(SETTLED, AcqRel);
+        // (B8) Release pairs with the Acquire of (B4): who finds it goes to the kernel at once.
+        self.boosters.fetch_or(SETTLED, Release);
         false
     }
 
@@ -346,7 +346,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
             return false;
         }
         body.queue.front.fetch_and(!BOOST, AcqRel); // (B3), (Q1)
-        // (B3) AcqRel pairs with that of (B4) and (B5).
+        // (B3) Release pairs with the Acquire of (B4), Acquire with the Release of (B5).
         let ended = self
             .boosters
             .compare_exchange(boosters, 0, AcqRel, Relaxed)
