@@ -50,7 +50,7 @@ enum Chore {
     },
     /// Makes the README's table of results from the committed run
     Table,
-    /// Runs the models with their reports, 40,000 executions of each at most; that
+    /// Runs the models with their reports, 20,000 executions of most at most; that
     /// takes a minute
     Check {
         /// Explore each to its end, and the long ones too; that takes ten minutes

@@ -149,7 +149,15 @@ impl<N: Numbers> Platform for Threads<N> {
     fn lock_gate(gate: &AtomicU32, wait: bool) -> bool {
         // (G1) Acquire pairs with unlock_gate's Release.
         let free = gate.compare_exchange(0, N::me().number(), Acquire, Relaxed);
-        free.is_ok() || wait && kernel_pi::lock_pi(gate, Scope::Private, None) == LockPi::Taken
+        if free.is_err() && wait {
+            let ended = kernel_pi::lock_pi(gate, Scope::Private, None);
+            assert_eq!(
+                ended,
+                LockPi::Taken,
+                "who holds a gate neither waits nor ends"
+            );
+        }
+        free.is_ok() || wait
     }
     fn unlock_gate(gate: &AtomicU32) {
         // (G1) Release pairs with lock_gate's Acquire.

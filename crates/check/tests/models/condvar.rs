@@ -5,7 +5,7 @@ use std::rc::Rc;
 use lockyard_check::{Check, CheckWord, Explorer, name, spawn};
 use lockyard_core::{Condvar, Deadline, Event, FOREVER, Look, Ordering::Relaxed, Platform, Word};
 
-use crate::{DEADLINE, explore, guarded::Guarded};
+use crate::{DEADLINE, LATE, explore, explore_to, guarded::Guarded};
 
 pub struct Flag {
     pub guarded: Rc<Guarded>,
@@ -71,7 +71,8 @@ fn no_lost_notify() {
 
 #[test]
 fn requeue_against_timeout() {
-    explore(
+    explore_to(
+        LATE,
         "condvar, deadline",
         &Explorer::new().whims(1),
         &[Event::Requeued, Event::Cancelled],

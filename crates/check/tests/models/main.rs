@@ -18,8 +18,11 @@ use lockyard_check::{Explorer, Report};
 use lockyard_core::{Deadline, Event};
 
 /// The executions of a model that is not to be explored to its end: the faults that
-/// are known show in a fifth of them.
-const QUICK: u64 = 40_000;
+/// are known show in half of them.
+const QUICK: u64 = 20_000;
+
+/// Those of a model that reaches what it is for late.
+const LATE: u64 = 40_000;
 
 /// Far behind every nap.
 const DEADLINE: Deadline = Deadline(1 << 60);
@@ -32,9 +35,20 @@ pub fn explore(
     events: &[Event],
     model: impl Fn() + 'static,
 ) -> Report {
+    explore_to(QUICK, name, explorer, events, model)
+}
+
+/// [`explore`], with so many executions at most.
+pub fn explore_to(
+    quick: u64,
+    name: &str,
+    explorer: &Explorer,
+    events: &[Event],
+    model: impl Fn() + 'static,
+) -> Report {
     let most = match std::env::var_os("MODELS_IN_FULL") {
         Some(_) => u64::MAX,
-        None => QUICK,
+        None => quick,
     };
     let report = explorer
         .at_most(most)

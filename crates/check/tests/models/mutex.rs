@@ -5,7 +5,7 @@ use std::rc::Rc;
 use lockyard_check::{Explorer, Wakes, afterwards, free, limit_whims, spawn};
 use lockyard_core::Event;
 
-use crate::{DEADLINE, explore, guarded::Guarded};
+use crate::{DEADLINE, LATE, explore, explore_to, guarded::Guarded};
 
 /// One task for each element, which says how many whims it may meet.
 pub fn tasks(whims: &[u32], work: impl Fn(&Guarded) + 'static) -> Rc<Guarded> {
@@ -190,7 +190,8 @@ fn an_owner_that_waits_for_itself() {
 #[test]
 fn an_heir_that_times_out() {
     let events = [Event::CancelGranted, Event::Cancelled];
-    explore(
+    explore_to(
+        LATE,
         "mutex, late heir",
         &Explorer::new().whims(1),
         &events,

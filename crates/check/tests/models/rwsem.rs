@@ -12,7 +12,7 @@ use lockyard_core::{
     rwsem::{Lockless, Trylock, WakeCheck},
 };
 
-use crate::{DEADLINE, explore};
+use crate::{DEADLINE, LATE, explore, explore_to};
 
 /// A payload behind a reader-writer semaphore.
 pub struct Shared<C: WakeCheck = Lockless> {
@@ -292,7 +292,8 @@ fn spurious_wakes() {
 #[test]
 fn a_reader_and_a_writer() {
     let events = [Event::Parked, Event::WokeFirst, Event::ReadersGranted];
-    explore(
+    explore_to(
+        LATE,
         "rwsem, reader and writer",
         &Explorer::new().whims(1),
         &events,
