@@ -28,13 +28,13 @@
 //! | quiesce, for another that was revoking (B7) | |
 //! | say so to the boosters that come (B8); wait in the kernel | |
 //!
-//! Test and store are one step towards quiesce ([`Platform::store_if`]). So either
+//! Test and store are one step towards quiesce ([`store_if`](crate::Platform::store_if)). So either
 //! the store is there before the booster goes on, or the unlock sees `BOOST` and takes
 //! the way below; and no mutex with `BOOST` becomes reserved.
 //!
 //! `BOOST` stays until an owner that is no booster itself finds that there are none:
 //! tasks that are all boosters pay for the quiesce once. The boosters word counts
-//! them, and with [`SETTLED`] says that (B1) has been done.
+//! them, and with `SETTLED` says that (B1) has been done.
 //!
 //! | an owner ends boosting (B3) | a booster (B4) |
 //! |---|---|
@@ -58,7 +58,7 @@
 //! # What an owner waits for
 //!
 //! Nothing but the queue's gate, when it was itself in the queue; and the world's
-//! gates lend priorities ([`Platform::OWN_GATES`]). Spinners do not line up, for the lead
+//! gates lend priorities ([`OWN_GATES`](crate::Platform::OWN_GATES)). Spinners do not line up, for the lead
 //! of a line would have to wait for the next to link itself ([`osq::Alone`]).
 
 use core::marker::PhantomData;
