@@ -103,10 +103,14 @@ fn judge_all<'a>(
             Err(error) => judged.push((*twin, Err(error))),
         }
     }
-    let changed = tree.change(&texts).map_err(|error| error.to_string());
+    // Once for all of the batch.
+    let built = tree
+        .change(&texts)
+        .and_then(|()| Models::build(tree, Suite::Models))
+        .map_err(|error| format!("{error:#}"));
     judged.extend(broken.into_iter().map(|twin| {
-        let catches = match &changed {
-            Ok(()) => judge(tree, twin, all),
+        let catches = match &built {
+            Ok(models) => judge(tree, models, twin, all),
             Err(error) => Err(anyhow::anyhow!("{error}")),
         };
         (twin, catches)
@@ -116,15 +120,16 @@ fn judge_all<'a>(
 
 /// How the twin's model fails, and, if it has none or with `all`, its
 /// exploration, and with `all` torture; an error when one does not.
-fn judge(tree: &Tree, twin: &Twin, all: bool) -> anyhow::Result<Vec<String>> {
+fn judge(tree: &Tree, models: &Models, twin: &Twin, all: bool) -> anyhow::Result<Vec<String>> {
     let mut catches = Vec::new();
     if let Some(model) = &twin.model {
-        catches.push(fails(tree, Suite::Models, model, twin)?);
+        catches.push(fails(models, model, twin)?);
     }
     if let Some(exploration) = &twin.exploration
         && (all || twin.model.is_none())
     {
-        catches.push(fails(tree, Suite::Explorations, exploration, twin)?);
+        let explorations = Models::build(tree, Suite::Explorations)?;
+        catches.push(fails(&explorations, exploration, twin)?);
     }
     if let Some(lock) = &twin.torture
         && all
@@ -138,8 +143,7 @@ fn judge(tree: &Tree, twin: &Twin, all: bool) -> anyhow::Result<Vec<String>> {
     Ok(catches)
 }
 
-fn fails(tree: &Tree, suite: Suite, name: &str, twin: &Twin) -> anyhow::Result<String> {
-    let models = Models::build(tree, suite)?;
+fn fails(models: &Models, name: &str, twin: &Twin) -> anyhow::Result<String> {
     ensure!(
         models.names().iter().any(|known| known == name),
         "no {name} among the quick ones"
