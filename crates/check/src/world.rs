@@ -254,11 +254,11 @@ impl KernelPi for Check {
         false
     }
 
-    fn holds() {
+    fn holds(_lock: usize) {
         ask(Request::Holds(true));
     }
 
-    fn lets_go() {
+    fn lets_go(_lock: usize) {
         ask(Request::Holds(false));
     }
 

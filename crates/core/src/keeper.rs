@@ -112,11 +112,17 @@ impl Keeper {
     /// [`Platform::kept`](crate::Platform::kept).
     #[inline(always)]
     pub fn kept(&self, lock: usize) -> Option<TaskId> {
-        if !self.keeps(lock) {
-            return None;
+        self.takes_kept(lock).then(|| self.task.get()).flatten()
+    }
+
+    /// [`Platform::kept`](crate::Platform::kept), for a world that knows the task itself.
+    #[inline(always)]
+    pub fn takes_kept(&self, lock: usize) -> bool {
+        let kept = self.keeps(lock);
+        if kept {
+            self.took.set(self.took.get().wrapping_add(1));
         }
-        self.took.set(self.took.get().wrapping_add(1));
-        self.task.get()
+        kept
     }
 
     /// [`Platform::took`](crate::Platform::took), at a time in nanoseconds.

@@ -127,7 +127,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     pub fn try_lock(&self) -> bool {
         let taken = self.mutex.try_lock();
         if taken {
-            P::holds();
+            P::holds(self.body().address());
         }
         taken
     }
@@ -154,7 +154,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         let taken = self.body().retake() || self.body().take(P::me());
         let taken = taken || !self.is_mine() && self.lock_contended(None);
         if taken {
-            P::holds();
+            P::holds(self.body().address());
         }
         taken
     }
@@ -170,7 +170,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     fn retake(&self) -> bool {
         let taken = self.body().retake();
         if taken {
-            P::holds();
+            P::holds(self.body().address());
         }
         taken
     }
@@ -180,7 +180,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     fn lock_unkept(&self, deadline: Option<Deadline>) -> bool {
         let taken = self.body().take(P::me()) || self.lock_contended(deadline);
         if taken {
-            P::holds();
+            P::holds(self.body().address());
         }
         taken
     }
@@ -197,7 +197,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         if !(P::keeps(self.body().address()) && self.body().release_kept()) {
             self.unlock_unkept();
         }
-        P::lets_go();
+        P::lets_go(self.body().address());
     }
 
     /// Whether anybody holds the mutex.

@@ -410,11 +410,11 @@ pub trait KernelPi: Platform {
     /// at once, for that one is hardly running. A hint.
     fn preempted(owner: TaskId) -> bool;
 
-    /// The calling task took such a word.
-    fn holds();
+    /// The calling task took the word of the lock at this address.
+    fn holds(lock: usize);
 
-    /// The calling task is about to release such a word.
-    fn lets_go();
+    /// The calling task has released the word of the lock at this address.
+    fn lets_go(lock: usize);
 
     /// Takes the word, and acquires. Waits for it, lending the owner the caller's
     /// priority: the most urgent is first. Does not spin.

@@ -21,6 +21,7 @@ pub mod clock;
 pub mod condvar;
 pub mod events;
 pub mod futex;
+mod holds;
 pub mod kernel_pi;
 mod pace;
 mod park;
@@ -39,6 +40,7 @@ use std::{
     },
 };
 
+use holds::{HOLDS, Holds};
 use kernel_pi::Scope;
 use lockyard_core::{
     Clock, Deadline, Event, KernelPi, LockPi, Look, PerCpu, Platform, Running, TaskId, TaskRecord,
@@ -95,9 +97,7 @@ impl<N: Numbers> Platform for Threads<N> {
     }
     #[inline(always)]
     fn kept(lock: usize) -> Option<TaskId> {
-        tasks::KEEPER
-            .with(|keeper| keeper.kept(lock))
-            .and_then(N::mine)
+        N::kept(lock)
     }
     #[inline(always)]
     fn pace() -> Look {
@@ -191,7 +191,7 @@ impl<N: Numbers> Platform for Threads<N> {
             pace::acquired();
         }
         if N::KERNEL && matches!(event, Event::SpinAcquired | Event::SpinOwnerOff) {
-            tasks::HOLDS.with(|holds| holds.spun(event == Event::SpinAcquired));
+            HOLDS.with(|holds| holds.spun(event == Event::SpinAcquired));
         }
         events::count(event);
     }
@@ -215,30 +215,24 @@ impl<N: Numbers> PerCpu for Threads<N> {
 /// scheduled fairly for one.
 impl KernelPi for LinuxPi {
     fn boosts() -> bool {
-        tasks::HOLDS.with(|holds| holds.words.get() > 0 || holds.ask_urgent())
+        HOLDS.with(|holds| holds.has_any() || holds.ask_urgent())
     }
     fn boosted() -> bool {
-        tasks::HOLDS.with(|holds| holds.urgent.get())
+        HOLDS.with(Holds::is_urgent)
     }
     /// The caller is on the CPU that the owner was on when it took the lock; or its last
     /// spin was for an owner that did not run, and so have others been lately.
     fn preempted(owner: TaskId) -> bool {
         let owner = tasks::record(Tids::dense(owner));
-        tasks::HOLDS
-            .with(|holds| holds.urgent.get() && (spin::is_here(owner) || holds.expects_nothing()))
+        HOLDS.with(|holds| holds.is_urgent() && (spin::is_here(owner) || holds.expects_nothing()))
     }
     #[inline(always)]
-    fn holds() {
-        tasks::HOLDS.with(|holds| {
-            holds.words.set(holds.words.get().wrapping_add(1));
-            if holds.urgent.get() {
-                spin::say_where();
-            }
-        });
+    fn holds(lock: usize) {
+        HOLDS.with(|holds| holds.took(lock));
     }
     #[inline(always)]
-    fn lets_go() {
-        tasks::HOLDS.with(|holds| holds.words.set(holds.words.get().wrapping_sub(1)));
+    fn lets_go(lock: usize) {
+        HOLDS.with(|holds| holds.released(lock));
     }
     fn lock_pi(word: &AtomicU32, deadline: Option<Deadline>) -> LockPi {
         let ended = kernel_pi::lock_pi(word, Scope::Private, deadline);

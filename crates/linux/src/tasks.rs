@@ -18,10 +18,14 @@ use std::{
     },
 };
 
-use lockyard_core::{Platform, TaskId, TaskRecord, keeper::Keeper};
+use lockyard_core::{TaskId, TaskRecord, keeper::Keeper};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use crate::{Linux, LinuxPi, Threads, clock, futex, rseq};
+use crate::{
+    Linux, LinuxPi, Threads, futex,
+    holds::{HOLDS, Holds},
+    rseq,
+};
 
 /// A task's record, on cache lines of its own.
 #[repr(align(128))]
@@ -61,87 +65,6 @@ thread_local! {
     pub static KEEPER: Keeper = const { Keeper::new() };
     /// The kernel's number, once the table knows it.
     static TID: Cell<u32> = const { Cell::new(0) };
-    /// No destructor, either.
-    pub static HOLDS: Holds = const { Holds::new() };
-}
-
-/// What a thread knows of itself as an owner of locks whose word the kernel reads.
-pub struct Holds {
-    /// How many it has.
-    pub words: Cell<u32>,
-    /// Whether it was scheduled by a real-time policy when it last asked.
-    pub urgent: Cell<bool>,
-    /// How many times it will not spin, having spun in vain.
-    unspun: Cell<u32>,
-    /// Its rank among those that wait, and when it asked for that.
-    rank: Cell<Option<(u32, u32)>>,
-}
-
-/// How many times a thread with a priority to lend does not spin after it has in vain: to
-/// know that the owner does not run takes as long as to go to the kernel.
-const UNSPUN: u32 = 15;
-
-impl Holds {
-    const fn new() -> Self {
-        Self {
-            words: Cell::new(0),
-            urgent: Cell::new(false),
-            unspun: Cell::new(0),
-            rank: Cell::new(None),
-        }
-    }
-
-    /// A spin of the thread ended, with the lock or with an owner that did not run.
-    pub fn spun(&self, well: bool) {
-        self.unspun.set(if well { 0 } else { UNSPUN });
-    }
-
-    /// Whether a spin would likely be in vain.
-    pub fn expects_nothing(&self) -> bool {
-        let left = self.unspun.get();
-        self.unspun.set(left.saturating_sub(1));
-        left > 0
-    }
-
-    /// Whether the thread is scheduled by a real-time policy.
-    pub fn ask_urgent(&self) -> bool {
-        const DEADLINE: i32 = 6;
-        // SAFETY: it reads the calling thread's policy, and touches no memory.
-        let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
-        let urgent = matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE);
-        self.urgent.set(urgent);
-        urgent
-    }
-
-    fn ask_rank(&self) -> u32 {
-        const BEYOND: u32 = 100;
-        if !self.ask_urgent() {
-            return 0;
-        }
-        let mut parameters = libc::sched_param { sched_priority: 0 };
-        // SAFETY: it writes the calling thread's parameters to `parameters`, which is a
-        // valid `sched_param`, and keeps no pointer to it.
-        unsafe { libc::sched_getparam(0, &raw mut parameters) };
-        match parameters.sched_priority {
-            priority @ 1.. => priority.cast_unsigned(),
-            _ => BEYOND,
-        }
-    }
-}
-
-/// The calling thread's rank among those that wait: its real-time priority, 0 if it has
-/// none, and beyond all for who has a deadline to keep. As it was 10 ms ago or later: to
-/// ask takes a system call.
-pub fn rank() -> u32 {
-    const FRESH_MICROS: u32 = 10_000;
-    HOLDS.with(|holds| match holds.rank.get() {
-        Some((asked, rank)) if !Linux::elapsed(asked, FRESH_MICROS) => rank,
-        _ => {
-            let rank = holds.ask_rank();
-            holds.rank.set(Some((clock::stamp(), rank)));
-            rank
-        }
-    })
 }
 
 /// How tasks are numbered.
@@ -154,8 +77,8 @@ pub trait Numbers: Send + Sync + 'static {
     fn is_me(number: u32) -> bool;
     /// Whether the calling thread must know soon that an owner does not run.
     fn hurries() -> bool;
-    /// The calling thread's number, if it has one, given that of its record.
-    fn mine(dense: TaskId) -> Option<TaskId>;
+    /// The calling thread's number, if the lock may be reserved for it.
+    fn kept(lock: usize) -> Option<TaskId>;
     /// The number of its record.
     fn dense(task: TaskId) -> TaskId;
     /// What the locks that go by such numbers keep in the record.
@@ -183,8 +106,8 @@ impl Numbers for Dense {
         false
     }
     #[inline(always)]
-    fn mine(dense: TaskId) -> Option<TaskId> {
-        Some(dense)
+    fn kept(lock: usize) -> Option<TaskId> {
+        KEEPER.with(|keeper| keeper.kept(lock))
     }
     #[inline(always)]
     fn dense(task: TaskId) -> TaskId {
@@ -219,11 +142,13 @@ impl Numbers for Tids {
         TID.get() == number
     }
     fn hurries() -> bool {
-        HOLDS.with(|holds| holds.urgent.get())
+        HOLDS.with(Holds::is_urgent)
     }
+    /// It has no number yet in a fork's child.
     #[inline(always)]
-    fn mine(_: TaskId) -> Option<TaskId> {
-        TaskId::new(TID.get())
+    fn kept(lock: usize) -> Option<TaskId> {
+        let kept = KEEPER.with(|keeper| keeper.takes_kept(lock));
+        kept.then(|| TaskId::new(TID.get())).flatten()
     }
     fn dense(task: TaskId) -> TaskId {
         let dense = entry(task).map_or(0, |entry| entry.load(Relaxed)); // set before it locked
@@ -445,7 +370,7 @@ extern "C" fn after_fork_in_child() {
     }
     // What it held by the parent's number it does not hold by its own.
     TID.set(0);
-    HOLDS.with(|holds| holds.words.set(0));
+    HOLDS.with(Holds::forget);
     futex::after_fork_in_child();
     FORKED.store(true, Relaxed); // the child has one thread
 }
