@@ -254,11 +254,11 @@ impl KernelPi for Check {
         false
     }
 
-    fn holds(_lock: usize) {
+    fn holds(_lock: usize, _kept: bool) {
         ask(Request::Holds(true));
     }
 
-    fn lets_go(_lock: usize) {
+    fn lets_go(_lock: usize, _kept: bool) {
         ask(Request::Holds(false));
     }
 

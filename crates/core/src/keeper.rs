@@ -38,6 +38,9 @@ const EARNS_AT_MOST: u32 = 1 << 16;
 /// nanoseconds each.
 const PAYS: u32 = 1 << 10;
 
+/// A mark of an address in `kept`: the task has the lock. No lock's address has it.
+const HELD: usize = 1;
+
 /// What a task remembers of the locks it takes.
 #[derive(Debug)]
 pub struct Keeper {
@@ -47,6 +50,9 @@ pub struct Keeper {
     task: Cell<Option<TaskId>>,
     /// The addresses of the locks that are reserved.
     kept: [Cell<usize>; SLOTS],
+    /// How many the task has, of those that it tells of by [`Keeper::holds`], but for the
+    /// ones that `kept` marks.
+    others: Cell<u32>,
     streaks: [Streak; SLOTS],
 }
 
@@ -77,6 +83,7 @@ impl Keeper {
             took: Cell::new(0),
             task: Cell::new(None),
             kept: [const { Cell::new(0) }; SLOTS],
+            others: Cell::new(0),
             streaks: [const {
                 Streak {
                     lock: Cell::new(0),
@@ -169,7 +176,7 @@ impl Keeper {
             .replace(Some(now))
             .map(|then| now.saturating_sub(then));
         if took.is_some_and(|took| took <= u64::from(length) * SOON) && self.task.get().is_some() {
-            self.kept[slot(lock)].set(lock);
+            self.reserve(slot(lock), lock);
             streak.lock.set(0);
             streak.mark.set(self.took.get());
         } else {
@@ -191,9 +198,52 @@ impl Keeper {
     /// [`Platform::gives_up`](crate::Platform::gives_up).
     #[inline]
     pub fn gives_up(&self, lock: usize) {
-        if self.keeps(lock) {
+        if self.keeps(lock) || self.keeps_held(lock) {
             self.forget(slot(lock));
         }
+    }
+
+    /// Whether the lock is reserved, and known to be held.
+    #[inline(always)]
+    pub fn keeps_held(&self, lock: usize) -> bool {
+        self.kept[slot(lock)].get() == lock | HELD
+    }
+
+    /// The task took the lock; `kept`, if that is what [`Keeper::kept`] advised it to.
+    ///
+    /// A count of the locks would be a chain: each change of it waits for the one before,
+    /// which takes as long as the rest of an acquisition. Marks have no such order.
+    #[inline(always)]
+    pub fn holds(&self, lock: usize, kept: bool) {
+        if kept || self.keeps(lock) {
+            self.kept[slot(lock)].set(lock | HELD);
+        } else {
+            self.others.set(self.others.get() + 1);
+        }
+    }
+
+    /// The task released the lock; `kept`, if [`Keeper::keeps_held`] was true then.
+    #[inline(always)]
+    pub fn lets_go(&self, lock: usize, kept: bool) {
+        if kept || self.keeps_held(lock) {
+            self.kept[slot(lock)].set(lock);
+        } else {
+            self.others.set(self.others.get() - 1);
+        }
+    }
+
+    /// Whether the task has any of the locks that it tells of.
+    pub fn holds_any(&self) -> bool {
+        let mut kept = self.kept.iter().map(Cell::get);
+        self.others.get() > 0 || kept.any(|lock| lock & HELD != 0)
+    }
+
+    /// The task has none of the locks that it told of.
+    pub fn holds_none(&self) {
+        for lock in &self.kept {
+            lock.set(lock.get() & !HELD);
+        }
+        self.others.set(0);
     }
 
     /// Another task has taken the lock that was reserved.
@@ -209,8 +259,14 @@ impl Keeper {
     }
 
     fn forget(&self, slot: usize) {
-        self.kept[slot].set(0);
+        self.reserve(slot, 0);
         self.streaks[slot].lock.set(0);
+    }
+
+    /// What was reserved in the slot is not any more, whether it is held or not.
+    fn reserve(&self, slot: usize, lock: usize) {
+        let held = self.kept[slot].replace(lock) & HELD != 0;
+        self.others.set(self.others.get() + u32::from(held));
     }
 }
 
@@ -302,6 +358,50 @@ mod tests {
         assert!(!keeper.keeps(LOCK));
         take(&keeper, LOCK, EARNS + 1);
         assert!(keeper.keeps(LOCK));
+    }
+
+    /// However its reservation comes and goes meanwhile.
+    #[test]
+    fn a_task_knows_whether_it_has_a_lock() {
+        let hold = |keeper: &Keeper, lock| {
+            let kept = keeper.kept(lock).is_some();
+            if !kept {
+                keeper.takes(Some(lock), || 0);
+            }
+            keeper.holds(lock, kept);
+            assert!(keeper.holds_any());
+        };
+        let let_go = |keeper: &Keeper, lock| {
+            assert!(keeper.holds_any());
+            keeper.lets_go(lock, keeper.keeps_held(lock));
+        };
+        const SAME_SLOT: usize = LOCK + GRAIN * SLOTS;
+        let keeper = keeper();
+        for _ in 0..=2 * EARNS {
+            hold(&keeper, LOCK); // it earns its reservation while it is held
+            let_go(&keeper, LOCK);
+            assert!(!keeper.holds_any());
+        }
+        assert!(keeper.keeps(LOCK));
+        hold(&keeper, LOCK);
+        assert!(keeper.keeps_held(LOCK));
+        for _ in 0..=2 * EARNS {
+            hold(&keeper, SAME_SLOT); // and takes the other's place
+            let_go(&keeper, SAME_SLOT);
+        }
+        assert!(!keeper.keeps_held(LOCK) && keeper.keeps(SAME_SLOT));
+        let_go(&keeper, LOCK);
+        assert!(!keeper.holds_any());
+        hold(&keeper, SAME_SLOT);
+        keeper.gives_up(SAME_SLOT);
+        let_go(&keeper, SAME_SLOT);
+        hold(&keeper, LOCK);
+        keeper.begin(None);
+        let_go(&keeper, LOCK);
+        assert!(!keeper.holds_any());
+        hold(&keeper, LOCK);
+        keeper.holds_none();
+        assert!(!keeper.holds_any());
     }
 
     #[test]

@@ -125,11 +125,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// Takes the mutex if it is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        let taken = self.mutex.try_lock();
-        if taken {
-            P::holds(self.body().address());
-        }
-        taken
+        self.retake() || self.took(self.body().take_or_owner(P::me()).is_ok())
     }
 
     /// Takes the mutex, waiting as long as it takes.
@@ -151,12 +147,8 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// When the caller is a booster and would wait for itself through other mutexes.
     #[inline]
     pub fn lock_unless_mine(&self) -> bool {
-        let taken = self.body().retake() || self.body().take(P::me());
-        let taken = taken || !self.is_mine() && self.lock_contended(None);
-        if taken {
-            P::holds(self.body().address());
-        }
-        taken
+        self.retake()
+            || self.took(self.body().take(P::me()) || !self.is_mine() && self.lock_contended(None))
     }
 
     /// Takes the mutex, waiting until `deadline` at the latest; returns whether it was
@@ -170,7 +162,15 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     fn retake(&self) -> bool {
         let taken = self.body().retake();
         if taken {
-            P::holds(self.body().address());
+            P::holds(self.body().address(), true);
+        }
+        taken
+    }
+
+    /// Whether it was taken, reserved for nobody.
+    fn took(&self, taken: bool) -> bool {
+        if taken {
+            P::holds(self.body().address(), false);
         }
         taken
     }
@@ -178,11 +178,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn lock_unkept(&self, deadline: Option<Deadline>) -> bool {
-        let taken = self.body().take(P::me()) || self.lock_contended(deadline);
-        if taken {
-            P::holds(self.body().address());
-        }
-        taken
+        self.took(self.body().take(P::me()) || self.lock_contended(deadline))
     }
 
     /// Releases the mutex.
@@ -194,10 +190,12 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// When the caller does not hold it after all. The mutex is as before.
     #[inline]
     pub unsafe fn unlock(&self) {
-        if !(P::keeps(self.body().address()) && self.body().release_kept()) {
+        let lock = self.body().address();
+        if P::keeps(lock) && self.body().release_kept() {
+            P::lets_go(lock, true);
+        } else {
             self.unlock_unkept();
         }
-        P::lets_go(self.body().address());
     }
 
     /// Whether anybody holds the mutex.
@@ -303,10 +301,12 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     #[inline(never)]
     fn unlock_unkept(&self) {
         let body = self.body();
+        let lock = body.address();
         P::about_to_write(&body.owner);
         if !body.release_as(0) {
             self.unlock_slow();
         }
+        P::lets_go(lock, false); // the lock may be gone
     }
 
     #[cold]

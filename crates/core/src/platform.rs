@@ -410,11 +410,13 @@ pub trait KernelPi: Platform {
     /// at once, for that one is hardly running. A hint.
     fn preempted(owner: TaskId) -> bool;
 
-    /// The calling task took the word of the lock at this address.
-    fn holds(lock: usize);
+    /// The calling task took the word of the lock at this address; `kept`, if the lock was
+    /// reserved for it.
+    fn holds(lock: usize, kept: bool);
 
-    /// The calling task has released the word of the lock at this address.
-    fn lets_go(lock: usize);
+    /// The calling task has released the word of the lock at this address; `kept`, if the
+    /// lock stays reserved for it.
+    fn lets_go(lock: usize, kept: bool);
 
     /// Takes the word, and acquires. Waits for it, lending the owner the caller's
     /// priority: the most urgent is first. Does not spin.

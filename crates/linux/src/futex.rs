@@ -19,7 +19,7 @@ use lockyard_core::{
     futex::{Key, Table, Waiter},
 };
 
-use crate::{Linux, holds};
+use crate::{Linux, urgency};
 
 /// 4,096 buckets of 64 bytes are 256 KiB of zero bytes: the process gets the pages
 /// that it uses.
@@ -55,7 +55,7 @@ pub fn wait_bitset(
     loop {
         // To ask for the priority may take a system call: not inside a gate, and only
         // for a thread that is about to sleep.
-        let rank = (word.load(Relaxed) == expected).then(holds::rank); // looked at again
+        let rank = (word.load(Relaxed) == expected).then(urgency::rank); // looked at again
         let waiter = Waiter {
             bitset,
             rank: rank.unwrap_or_default(),
@@ -90,7 +90,7 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], deadline: Option<Instant>) -> Waite
     }
     let waiter = Waiter {
         bitset: EVERY_BIT,
-        rank: holds::rank(),
+        rank: urgency::rank(),
     };
     let unchanged = |index: usize| {
         let (word, expected) = words[index];

@@ -21,7 +21,6 @@ pub mod clock;
 pub mod condvar;
 pub mod events;
 pub mod futex;
-mod holds;
 pub mod kernel_pi;
 mod pace;
 mod park;
@@ -30,6 +29,7 @@ pub mod robust;
 mod rseq;
 mod spin;
 mod tasks;
+mod urgency;
 
 use std::{
     marker::PhantomData,
@@ -40,13 +40,13 @@ use std::{
     },
 };
 
-use holds::{HOLDS, Holds};
 use kernel_pi::Scope;
 use lockyard_core::{
     Clock, Deadline, Event, KernelPi, LockPi, Look, PerCpu, Platform, Running, TaskId, TaskRecord,
-    Woken,
+    Woken, keeper::Keeper,
 };
 use tasks::{Numbers, Tids};
+use urgency::{URGENCY, Urgency};
 
 /// Threads of one Linux process, by numbers of the kind `N`.
 pub struct Threads<N>(PhantomData<N>);
@@ -93,7 +93,7 @@ impl<N: Numbers> Platform for Threads<N> {
     }
     #[inline(always)]
     fn keeps(lock: usize) -> bool {
-        tasks::KEEPER.with(|keeper| keeper.keeps(lock))
+        N::keeps(lock)
     }
     #[inline(always)]
     fn kept(lock: usize) -> Option<TaskId> {
@@ -191,7 +191,7 @@ impl<N: Numbers> Platform for Threads<N> {
             pace::acquired();
         }
         if N::KERNEL && matches!(event, Event::SpinAcquired | Event::SpinOwnerOff) {
-            HOLDS.with(|holds| holds.spun(event == Event::SpinAcquired));
+            URGENCY.with(|mine| mine.spun(event == Event::SpinAcquired));
         }
         events::count(event);
     }
@@ -215,24 +215,27 @@ impl<N: Numbers> PerCpu for Threads<N> {
 /// scheduled fairly for one.
 impl KernelPi for LinuxPi {
     fn boosts() -> bool {
-        HOLDS.with(|holds| holds.has_any() || holds.ask_urgent())
+        tasks::KEEPER.with(Keeper::holds_any) || URGENCY.with(Urgency::ask)
     }
     fn boosted() -> bool {
-        HOLDS.with(Holds::is_urgent)
+        URGENCY.with(Urgency::is_urgent)
     }
     /// The caller is on the CPU that the owner was on when it took the lock; or its last
     /// spin was for an owner that did not run, and so have others been lately.
     fn preempted(owner: TaskId) -> bool {
         let owner = tasks::record(Tids::dense(owner));
-        HOLDS.with(|holds| holds.is_urgent() && (spin::is_here(owner) || holds.expects_nothing()))
+        URGENCY.with(|mine| mine.is_urgent() && (spin::is_here(owner) || mine.expects_nothing()))
     }
     #[inline(always)]
-    fn holds(lock: usize) {
-        HOLDS.with(|holds| holds.took(lock));
+    fn holds(lock: usize, kept: bool) {
+        tasks::KEEPER.with(|keeper| keeper.holds(lock, kept));
+        if !kept {
+            URGENCY.with(Urgency::say_where);
+        }
     }
     #[inline(always)]
-    fn lets_go(lock: usize) {
-        HOLDS.with(|holds| holds.released(lock));
+    fn lets_go(lock: usize, kept: bool) {
+        tasks::KEEPER.with(|keeper| keeper.lets_go(lock, kept));
     }
     fn lock_pi(word: &AtomicU32, deadline: Option<Deadline>) -> LockPi {
         let ended = kernel_pi::lock_pi(word, Scope::Private, deadline);

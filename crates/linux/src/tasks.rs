@@ -22,9 +22,8 @@ use lockyard_core::{TaskId, TaskRecord, keeper::Keeper};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::{
-    Linux, LinuxPi, Threads, futex,
-    holds::{HOLDS, Holds},
-    rseq,
+    Linux, LinuxPi, Threads, futex, rseq,
+    urgency::{URGENCY, Urgency},
 };
 
 /// A task's record, on cache lines of its own.
@@ -77,6 +76,8 @@ pub trait Numbers: Send + Sync + 'static {
     fn is_me(number: u32) -> bool;
     /// Whether the calling thread must know soon that an owner does not run.
     fn hurries() -> bool;
+    /// Whether the lock, which the thread has, stays reserved for it.
+    fn keeps(lock: usize) -> bool;
     /// The calling thread's number, if the lock may be reserved for it.
     fn kept(lock: usize) -> Option<TaskId>;
     /// The number of its record.
@@ -104,6 +105,10 @@ impl Numbers for Dense {
     #[inline(always)]
     fn hurries() -> bool {
         false
+    }
+    #[inline(always)]
+    fn keeps(lock: usize) -> bool {
+        KEEPER.with(|keeper| keeper.keeps(lock))
     }
     #[inline(always)]
     fn kept(lock: usize) -> Option<TaskId> {
@@ -142,7 +147,11 @@ impl Numbers for Tids {
         TID.get() == number
     }
     fn hurries() -> bool {
-        HOLDS.with(Holds::is_urgent)
+        URGENCY.with(Urgency::is_urgent)
+    }
+    #[inline(always)]
+    fn keeps(lock: usize) -> bool {
+        KEEPER.with(|keeper| keeper.keeps_held(lock))
     }
     /// It has no number yet in a fork's child.
     #[inline(always)]
@@ -177,7 +186,7 @@ fn enter_tid() -> TaskId {
     let entry = entry(tid).expect("it was just mapped");
     entry.store(dense.number(), Relaxed); // the lock word that names the TID publishes it
     TID.set(tid.number());
-    HOLDS.with(Holds::ask_urgent);
+    URGENCY.with(Urgency::ask);
     tid
 }
 
@@ -241,11 +250,17 @@ fn register() -> TaskId {
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
     record.tid.store(asked_tid(), Relaxed); // a hint to others
-    let restarts = rseq::init_thread();
-    KEEPER.with(|keeper| keeper.begin(restarts.then_some(me)));
     ME.set(me.number());
+    begin_to_keep(me);
     on_exit(me);
     me
+}
+
+/// From now on locks may be reserved for the calling thread, if it has restartable
+/// sequences.
+pub fn begin_to_keep(me: TaskId) {
+    let restarts = rseq::init_thread();
+    KEEPER.with(|keeper| keeper.begin(restarts.then_some(me)));
 }
 
 /// The kernel's number of the calling thread.
@@ -370,7 +385,7 @@ extern "C" fn after_fork_in_child() {
     }
     // What it held by the parent's number it does not hold by its own.
     TID.set(0);
-    HOLDS.with(Holds::forget);
+    KEEPER.with(Keeper::holds_none);
     futex::after_fork_in_child();
     FORKED.store(true, Relaxed); // the child has one thread
 }

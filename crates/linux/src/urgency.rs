@@ -1,0 +1,108 @@
+//! Whether a thread has a priority to lend, and how it waits for that.
+
+use std::cell::Cell;
+
+use lockyard_core::Platform;
+
+use crate::{Linux, clock, spin, tasks};
+
+thread_local! {
+    /// No destructor: it can be read as long as the thread runs.
+    pub static URGENCY: Urgency = const { Urgency::new() };
+}
+
+/// What a thread knows of its own priority.
+pub struct Urgency {
+    /// Whether it was scheduled by a real-time policy when it last asked.
+    urgent: Cell<bool>,
+    /// How many times it will not spin, having spun in vain.
+    unspun: Cell<u32>,
+    /// Its rank among those that wait, and when it asked for that.
+    rank: Cell<Option<(u32, u32)>>,
+}
+
+/// How many times a thread with a priority to lend does not spin after it has in vain: to
+/// know that the owner does not run takes as long as to go to the kernel.
+const UNSPUN: u32 = 15;
+
+impl Urgency {
+    const fn new() -> Self {
+        Self {
+            urgent: Cell::new(false),
+            unspun: Cell::new(0),
+            rank: Cell::new(None),
+        }
+    }
+
+    /// Whether the thread was scheduled by a real-time policy when it last asked.
+    pub fn is_urgent(&self) -> bool {
+        self.urgent.get()
+    }
+
+    /// Whether the thread is scheduled by a real-time policy. While it is, no lock stays
+    /// reserved for it: to revoke that would take another such thread a `membarrier`.
+    pub fn ask(&self) -> bool {
+        const DEADLINE: i32 = 6;
+        // SAFETY: it reads the calling thread's policy, and touches no memory.
+        let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+        let urgent = matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE);
+        if self.urgent.replace(urgent) != urgent {
+            if urgent {
+                tasks::KEEPER.with(|keeper| keeper.begin(None));
+            } else {
+                tasks::begin_to_keep(tasks::me());
+            }
+        }
+        urgent
+    }
+
+    /// Tells the others, after the thread took a lock, on which CPU a real-time owner is.
+    #[inline(always)]
+    pub fn say_where(&self) {
+        if self.urgent.get() {
+            spin::say_where();
+        }
+    }
+
+    /// A spin of the thread ended, with the lock or with an owner that did not run.
+    pub fn spun(&self, well: bool) {
+        self.unspun.set(if well { 0 } else { UNSPUN });
+    }
+
+    /// Whether a spin would likely be in vain.
+    pub fn expects_nothing(&self) -> bool {
+        let left = self.unspun.get();
+        self.unspun.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    fn ask_rank(&self) -> u32 {
+        const BEYOND: u32 = 100;
+        if !self.ask() {
+            return 0;
+        }
+        let mut parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: it writes the calling thread's parameters to `parameters`, which is a
+        // valid `sched_param`, and keeps no pointer to it.
+        unsafe { libc::sched_getparam(0, &raw mut parameters) };
+        match parameters.sched_priority {
+            priority @ 1.. => priority.cast_unsigned(),
+            _ => BEYOND,
+        }
+    }
+}
+
+/// The calling thread's rank among those that wait: its real-time priority, 0 if it has
+/// none, and beyond all for who has a deadline to keep. As it was 10 ms ago or later: to
+/// ask takes a system call.
+pub fn rank() -> u32 {
+    const FRESH_MICROS: u32 = 10_000;
+    URGENCY.with(|mine| match mine.rank.get() {
+        Some((asked, rank)) if !Linux::elapsed(asked, FRESH_MICROS) => rank,
+        _ => {
+            let rank = mine.ask_rank();
+            mine.rank.set(Some((clock::stamp(), rank)));
+            rank
+        }
+    })
+}
