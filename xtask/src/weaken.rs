@@ -73,7 +73,7 @@ impl Lock {
             ],
             Lock::PercpuRwsem => &["percpu_rwsem.rs", "percpu_rwsem/waiting.rs"],
             Lock::Rtmutex => &["rtmutex.rs"],
-            Lock::Futex => &["futex.rs", "futex/queue.rs"],
+            Lock::Futex => &["futex.rs", "futex/queue.rs", "futex/shared.rs"],
         }
     }
 }

@@ -59,5 +59,5 @@ pub use explore::{Explorer, Failure, Report, Wakes};
 pub use tracked::Tracked;
 pub use word::{CheckWord, afterwards, fence, free, history, limit_whims, name, spawn};
 pub use world::{
-    Check, CheckCounter, await_boost, await_lent, be_urgent, lent_levels, level, set_level,
+    Check, CheckCounter, await_boost, await_lent, be_urgent, die, lent_levels, level, set_level,
 };

@@ -56,8 +56,8 @@ pub(crate) enum Op {
     Unpark {
         thread: usize,
     },
-    /// A call of the kernel that lends priorities. The calls are in the order of
-    /// the kernel's own word.
+    /// A call of the kernel that lends priorities, and has tasks sleep. The calls are
+    /// in the order of the kernel's own word.
     Call {
         kernel: usize,
         call: Call,
@@ -69,20 +69,36 @@ pub(crate) enum Op {
 pub(crate) enum Call {
     /// Takes the word, or queues up for it.
     Lock { word: usize },
-    /// Waits in that queue.
+    /// Waits in the queue that it stands in.
     Wait { deadline: Option<u64> },
     /// Releases the word.
     Unlock { word: usize },
     /// Waits until the thread is lent this level.
     AwaitLent { level: u32 },
+    /// Queues up for the word if that holds this, until woken with a common bit.
+    Sleep {
+        word: usize,
+        expected: u32,
+        bits: u32,
+    },
+    /// Wakes some of those who did that.
+    Wake { word: usize, most: u32, bits: u32 },
 }
 
 impl Call {
-    /// The word that it is about.
-    pub(crate) fn word(self) -> Option<usize> {
+    /// The word that it reads.
+    pub(crate) fn read(self) -> Option<usize> {
+        match self {
+            Self::Sleep { word, .. } => Some(word),
+            _ => self.written(),
+        }
+    }
+
+    /// The word that it writes.
+    pub(crate) fn written(self) -> Option<usize> {
         match self {
             Self::Lock { word } | Self::Unlock { word } => Some(word),
-            Self::Wait { .. } | Self::AwaitLent { .. } => None,
+            _ => None,
         }
     }
 }

@@ -130,8 +130,15 @@ impl Timeline {
                         read(word)
                     )
                 }
-                Call::Wait { .. } => "kernel, has the lock".to_owned(),
+                Call::Wait { .. } => "kernel, waits no longer".to_owned(),
                 Call::AwaitLent { level } => format!("kernel, is lent level {level}"),
+                Call::Sleep { word, expected, .. } => {
+                    let (name, seen) = (self.word(memory, word), read(word));
+                    format!("kernel, sleep if {name} = {seen} is {expected:#x}")
+                }
+                Call::Wake { word, most, .. } => {
+                    format!("kernel, wake {most} of {}", self.word(memory, word))
+                }
             },
         }
     }

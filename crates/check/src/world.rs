@@ -1,14 +1,16 @@
 //! The checker as a world for the locks.
 
+use std::{cell::Cell, num::NonZeroU32};
+
 use lockyard_core::{
-    Deadline, Event, FOREVER, KernelPi, LockPi, Look, Ordering, PerCpu, Platform, Prio, Priority,
-    Running, TaskId, TaskRecord, Woken, Word,
+    Deadline, Event, FOREVER, KernelFutex, KernelPi, LockPi, Look, Ordering, PerCpu, Platform,
+    Prio, Priority, Running, TaskId, TaskRecord, Woken, Word, futex::Waited,
 };
 
 use crate::{
     fiber::ask,
     memory::THREADS,
-    op::{Answer, Call, Op, Question, Request},
+    op::{Answer, Call, Op, Question, Request, Update},
     word::{CheckWord, decide, fence, history, wait},
 };
 
@@ -21,6 +23,8 @@ struct Record {
     locks: TaskRecord<Check>,
     own: CheckWord,
     lent: CheckWord,
+    /// The word that the kernel wipes when the task dies.
+    slot: Cell<Option<usize>>,
 }
 
 impl Record {
@@ -29,6 +33,7 @@ impl Record {
             locks: TaskRecord::new(),
             own: CheckWord::ZERO,
             lent: CheckWord::ZERO,
+            slot: Cell::new(None),
         }
     }
 }
@@ -279,6 +284,70 @@ impl KernelPi for Check {
     fn unlock_pi(word: &CheckWord) {
         let word = word.index();
         call(Call::Unlock { word });
+    }
+}
+
+impl KernelFutex for Check {
+    fn futex_wait(
+        word: &CheckWord,
+        expected: u32,
+        bitset: NonZeroU32,
+        deadline: Option<Deadline>,
+    ) -> Waited {
+        let (word, bits) = (word.index(), bitset.get());
+        let sleep = Call::Sleep {
+            word,
+            expected,
+            bits,
+        };
+        if matches!(call(sleep), Answer::Bool(false)) {
+            return Waited::Changed;
+        }
+        let deadline = deadline.map(|deadline| deadline.0);
+        match call(Call::Wait { deadline }) {
+            Answer::Bool(true) => Waited::Woken,
+            _ => Waited::TimedOut,
+        }
+    }
+
+    fn futex_wake(word: &CheckWord, most: u32, bitset: NonZeroU32) -> u32 {
+        let (word, bits) = (word.index(), bitset.get());
+        match call(Call::Wake { word, most, bits }) {
+            Answer::Value(woken) => woken,
+            _ => unreachable!("the kernel counts whom it wakes"),
+        }
+    }
+
+    fn own(slot: &CheckWord) -> Option<u32> {
+        let me = Self::me();
+        record(me).slot.set(Some(slot.index()));
+        Some(me.number())
+    }
+
+    fn disown() {
+        record(Self::me()).slot.set(None);
+    }
+
+    fn look_again() -> Option<Deadline> {
+        None
+    }
+}
+
+/// What the kernel of Linux leaves in a slot whose owner has died.
+const WIPED: u32 = 1 << 30;
+
+/// The calling task is killed: the kernel wipes the slot that it owns, and it must not do
+/// anything any more.
+pub fn die() {
+    let me = Check::me();
+    if let Some(word) = record(me).slot.take() {
+        let (old, new) = (me.number(), WIPED);
+        ask(Request::Op(Op::Update {
+            word,
+            update: Update::Exchange { old, new },
+            order: Ordering::Relaxed,
+            err: Ordering::Relaxed,
+        }));
     }
 }
 

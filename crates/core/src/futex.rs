@@ -50,6 +50,7 @@
 
 mod key;
 mod queue;
+mod shared;
 
 use core::num::NonZeroU32;
 
@@ -57,6 +58,7 @@ pub use key::Key;
 pub(crate) use queue::Node;
 pub use queue::WORDS;
 use queue::{Bucket, Chain, Place, Queue, TAKEN, WOKEN};
+pub use shared::{Counted, Shared};
 
 use crate::platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Woken, Word};
 

@@ -1,6 +1,10 @@
 //! Core's futex for the words of this process: a table of wait queues of our own. The
 //! kernel is asked only to put threads to sleep and to wake them. `lockyard::futex` says
 //! what its users should know.
+//! Words that other processes map as well are in [`shared`].
+
+mod region;
+pub mod shared;
 
 use std::{
     num::NonZeroU32,

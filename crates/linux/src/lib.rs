@@ -11,10 +11,12 @@
 //! | release without a barrier | a restartable sequence, and `membarrier` for who must see it |
 //! | sleep, wake | a futex in the record |
 //! | lend my priority | the kernel's priority-inheriting futex |
+//! | sleep on a word that other processes map | the kernel's shared futex |
+//! | forget me when I am killed | the list of robust locks |
 //!
 //! Four modules are no answers to locks of core: [`kernel_pi`], [`robust`] and
-//! [`condvar`] are the kernel's own queues, by priority; [`mod@futex`] is core's table of
-//! queues, for the words of others.
+//! [`condvar`] are the kernel's own queues, by priority; [`mod@futex`] is core's futex, for
+//! the words of others.
 
 mod arch;
 pub mod clock;

@@ -166,7 +166,7 @@ impl RawRobustPiMutex {
     unsafe fn take(&self, deadline: Option<Deadline>) -> Result<Held, LockPi> {
         let me = tasks::tid();
         let list = List::mine();
-        let _pending = list.announce(&self.node); // (D1), (D4)
+        let _pending = list.announce(marked(self.node.entry())); // (D1), (D4)
         // (R1) Acquire pairs with unlock's Release.
         let free = self.word.compare_exchange(0, me, Acquire, Relaxed); // (D2)
         if free.is_err() {
@@ -211,7 +211,7 @@ impl RawRobustPiMutex {
             return; // the node is in the parent's list
         }
         let list = List::mine();
-        let _pending = list.announce(&self.node); // (D5), (D8)
+        let _pending = list.announce(marked(self.node.entry())); // (D5), (D8)
         // SAFETY: the word names this thread, which took it in `take`, and so linked
         // the node into its list.
         unsafe { unlink(&self.node) }; // (D6)
@@ -257,6 +257,28 @@ pub fn is_supported() -> bool {
     List::find().is_some()
 }
 
+/// Until [`disown`], if the calling thread ends while `word` holds its TID, the kernel
+/// leaves [`OWNER_DIED`] in its place. `false` where there is no list.
+///
+/// The word is the pending one, as if it were a lock that inherits no priorities: in
+/// between the thread uses no robust lock. It may be in memory that others write to, for
+/// the list does not lead there.
+pub(crate) fn own(word: &AtomicU32) -> bool {
+    let Some(list) = List::get() else {
+        return false;
+    };
+    let entry = ptr::from_ref(word).wrapping_byte_offset(-(OFFSET as isize));
+    std::mem::forget(list.announce(entry.cast_mut().cast())); // until `disown`
+    true
+}
+
+/// Ends what [`own`] began.
+pub(crate) fn disown() {
+    if let Some(list) = List::get() {
+        drop(Pending(list.pending()));
+    }
+}
+
 /// Keeps the compiler from moving a step of the tables above past another.
 #[inline(always)]
 fn step() {
@@ -288,14 +310,19 @@ thread_local! {
 impl List {
     #[inline]
     fn mine() -> Self {
+        Self::get().expect(
+            "robust mutexes need a list of robust locks that is registered for the thread \
+             and has the layout of glibc for 64 bits: there is none",
+        )
+    }
+
+    #[inline]
+    fn get() -> Option<Self> {
         let head = HEAD.get();
         if head.is_null() {
-            return Self::find().expect(
-                "robust mutexes need a list of robust locks that is registered for the thread \
-                 and has the layout of glibc for 64 bits: there is none",
-            );
+            return Self::find();
         }
-        Self { head }
+        Some(Self { head })
     }
 
     /// The list, if there is one in the layout that we know.
@@ -341,12 +368,16 @@ impl List {
 
     /// Makes a lock the pending one, until the returned value is dropped.
     #[inline]
-    fn announce(self, node: &Node) -> Pending {
-        // SAFETY: as in `first`.
-        let pending = unsafe { &(*self.head).pending };
-        pending.store(marked(node.entry()), Relaxed); // ordered by `step`
+    fn announce(self, entry: *mut Entry) -> Pending {
+        let pending = self.pending();
+        pending.store(entry, Relaxed); // ordered by `step`
         step();
         Pending(pending)
+    }
+
+    fn pending(self) -> &'static AtomicPtr<Entry> {
+        // SAFETY: as in `first`.
+        unsafe { &(*self.head).pending }
     }
 
     /// Puts a lock that the thread has just taken at the beginning.

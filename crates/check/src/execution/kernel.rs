@@ -9,12 +9,16 @@
 //!
 //! As in Linux a word stays marked when its last waiter leaves or is handed it, and
 //! then the kernel knows nothing of it.
+//!
+//! Those who sleep until they are woken are under the same lock. Linux has a lock for
+//! each bucket, and a count that spares a waker the lock; towards the tasks of one word
+//! that is the same.
 
 use std::{iter, ops::ControlFlow::Continue};
 
 use lockyard_core::KERNEL_WAITERS;
 
-use super::{Execution, Flow, step::TIMEOUT};
+use super::{Execution, Flow, sleepers::Sleepers, step::TIMEOUT};
 use crate::{
     memory::{Ordering, Store, THREADS},
     op::{Answer, Call},
@@ -38,6 +42,7 @@ struct Queue {
 #[derive(Default)]
 pub(super) struct Kernel {
     queues: Vec<Queue>,
+    sleepers: Sleepers,
 }
 
 impl Kernel {
@@ -49,6 +54,11 @@ impl Kernel {
     fn awaited(&self, thread: usize) -> Option<&Queue> {
         let waits = |queue: &&Queue| queue.waiters.iter().any(|waiter| waiter.thread == thread);
         self.queues.iter().find(waits)
+    }
+
+    /// Whether the thread waits for anything.
+    fn waits(&self, thread: usize) -> bool {
+        self.awaited(thread).is_some() || self.sleepers.contain(thread)
     }
 
     /// The level that the thread is lent.
@@ -121,6 +131,7 @@ impl Kernel {
             queue.waiters.retain(|waiter| waiter.thread != thread);
         }
         self.forget();
+        self.sleepers.leave(thread);
     }
 
     /// Of a word that nobody waits for nothing is known.
@@ -157,18 +168,20 @@ impl Execution<'_> {
                     .readable_under(kernel, thread, word)
                     .filter(move |&message| memory.is_open(word, message)),
             ),
-            Call::Wait { deadline } => match self.kernel.awaited(thread) {
-                None => Box::new(last),
-                Some(_) => Box::new(deadline.map(|_| TIMEOUT).into_iter()),
+            Call::Sleep { word, .. } => Box::new(memory.readable_under(kernel, thread, word)),
+            Call::Wait { deadline } => match self.kernel.waits(thread) {
+                false => Box::new(last),
+                true => Box::new(deadline.map(|_| TIMEOUT).into_iter()),
             },
+            Call::Wake { .. } => Box::new(last),
             Call::AwaitLent { level } => {
                 Box::new(last.filter(move |_| self.kernel.lent(thread) == level))
             }
         }
     }
 
-    /// A call. The answer is whether the word was taken, or [`Answer::Done`] when the
-    /// caller has to wait.
+    /// A call. The answer is whether the word was taken, or did not change; or
+    /// [`Answer::Done`] when the caller has to wait; or how many were woken.
     pub(super) fn call(
         &mut self,
         thread: usize,
@@ -204,6 +217,20 @@ impl Execution<'_> {
                 Answer::Bool(false)
             }
             Call::Wait { .. } | Call::AwaitLent { .. } => Answer::Bool(true),
+            Call::Sleep {
+                word,
+                expected,
+                bits,
+            } => match self.memory.load(thread, word, option, Ordering::Relaxed)? {
+                value if value == expected => {
+                    self.kernel.sleepers.push(thread, word, bits);
+                    Answer::Done
+                }
+                _ => Answer::Bool(false),
+            },
+            Call::Wake { word, most, bits } => {
+                Answer::Value(self.kernel.sleepers.wake(word, most, bits))
+            }
         };
         self.memory.exchange(thread, kernel, lock, unlock)?;
         Ok(answer)

@@ -1,6 +1,7 @@
 //! One execution: the threads of a model, run along a trail.
 
 mod kernel;
+mod sleepers;
 mod step;
 mod wait;
 

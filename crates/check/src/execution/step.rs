@@ -213,7 +213,7 @@ impl Execution<'_> {
             Op::StoreIf { guard, .. } | Op::AddIf { guard, .. } => Some(guard),
             Op::Park { .. } => Some(self.threads[thread].token),
             Op::Unpark { thread } => Some(self.threads[thread].token),
-            Op::Call { kernel, call } => Some(call.word().unwrap_or(kernel)),
+            Op::Call { kernel, call } => Some(call.read().unwrap_or(kernel)),
             Op::Store { .. } | Op::Fence | Op::Quiesce => None,
         }
     }
@@ -226,7 +226,7 @@ impl Execution<'_> {
             | Op::StoreIf { word, .. }
             | Op::AddIf { word, .. } => Some(word),
             Op::Park { .. } | Op::Unpark { .. } => self.read_by(thread, op),
-            Op::Call { call, .. } => call.word(),
+            Op::Call { call, .. } => call.written(),
             Op::Load { .. } | Op::Await { .. } | Op::Fence | Op::Quiesce => None,
         }
     }
@@ -253,7 +253,7 @@ impl Execution<'_> {
         let mut words: Vec<usize> = self.read_by(thread, op).into_iter().collect();
         match op {
             Op::Await { .. } => words.extend(&self.threads[thread].wait.watched),
-            Op::Call { kernel, call } if call.word().is_some() => words.push(kernel),
+            Op::Call { kernel, call } if call.read().is_some() => words.push(kernel),
             _ => {}
         }
         words

@@ -1,4 +1,4 @@
-//! Models of the futex.
+//! Models of the futex. Those of words that processes share are in `shared`.
 
 use std::{cell::Cell, num::NonZeroU32, rc::Rc};
 
@@ -13,6 +13,9 @@ use lockyard_core::{
 };
 
 use crate::{DEADLINE, explore};
+
+#[path = "futex/shared.rs"]
+mod shared;
 
 const SLOTS: usize = 4;
 /// From one bucket's count to the next one's, in words.

@@ -1,9 +1,11 @@
-//! `RobustPiMutex` between threads, and between processes that are killed.
+//! `RobustPiMutex`, and the futex of shared words, between threads, and between processes
+//! that are killed.
 
 #[path = "../../../linux/tests/support/alone.rs"]
 mod alone;
 mod deaths;
 mod page;
+mod shared;
 
 use std::{
     ffi::c_void,

@@ -73,7 +73,8 @@ pub fn map() -> *mut c_void {
     map_twice()[0]
 }
 
-fn map_twice() -> [*mut c_void; 2] {
+/// Maps such a page at two addresses.
+pub fn map_twice() -> [*mut c_void; 2] {
     const SIZE: usize = 4096;
     // SAFETY: the name is a C string; the mappings are new ones, of a file that is as
     // long as they are.
