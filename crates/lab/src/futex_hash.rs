@@ -1,8 +1,11 @@
 //! `lockyard futex-hash`: `perf bench futex hash`, on our futex and the kernel's.
 
-use std::{process, sync::atomic::AtomicU32, time::Duration};
+use std::{io, process, sync::atomic::AtomicU32, time::Duration};
 
-use lockyard_linux::futex::{self as ours, Waited};
+use lockyard_linux::futex::{
+    self as ours, Waited,
+    shared::{self, Region},
+};
 use lockyard_torture::{
     futexhash::{self, Memory, Report, WRONG},
     interrupted,
@@ -27,7 +30,10 @@ use crate::{
 /// As `perf bench futex hash`: each thread, kept on one CPU, waits for one futex after
 /// the other, with a value that none of them has. So each wait is over when the key and
 /// its bucket were found. Ours and the kernel's take turns, some tens of times a second.
-/// Ours knows the words of this process only.
+///
+/// futex knows the words of this process only, futex-shared those of a file. That one looks
+/// at the word before it looks for its bucket; so with --shared there are also wakes where
+/// nobody waits, which cannot do without.
 #[derive(clap::Args)]
 pub struct Args {
     /// How many threads [default: one per CPU]
@@ -46,7 +52,7 @@ pub struct Args {
     #[arg(value_parser = values::futexes, allow_negative_numbers = true)]
     futexes: usize,
 
-    /// Of the kernel's futexes, measure only those that processes can share
+    /// Measure only futexes that processes can share, and wakes as well as waits
     #[arg(short = 'S', long)]
     shared: bool,
 
@@ -59,15 +65,16 @@ pub struct Args {
 struct Kind {
     lock: &'static str,
     shared: bool,
-    memory: Memory,
-    /// The threads' loop, with this kind's wait in it.
+    /// Maps so many of its words.
+    words: fn(usize) -> io::Result<&'static [AtomicU32]>,
+    /// The threads' loop, with this kind's call in it.
     run: fn(usize, &[AtomicU32], Duration) -> Report,
 }
 
 const OURS: Kind = Kind {
     lock: "futex",
     shared: false,
-    memory: Memory::Anonymous,
+    words: |count| futexhash::words(Memory::Anonymous, count),
     run: |threads, words, slice| {
         let wait = |word: &AtomicU32| ours::wait(word, WRONG, None) == Waited::Changed;
         futexhash::run(threads, words, slice, wait)
@@ -77,8 +84,26 @@ const OURS: Kind = Kind {
 const PRIVATE: Kind = Kind {
     lock: "kernel-private",
     shared: false,
-    memory: Memory::Anonymous,
+    words: OURS.words,
     run: |threads, words, slice| in_kernel(threads, words, slice, Flags::PRIVATE),
+};
+
+const OURS_SHARED: Kind = Kind {
+    lock: "futex-shared",
+    shared: true,
+    words: |count| Ok(Box::leak(Box::new(Region::open(Region::file(count)?)?)).words()),
+    run: |threads, words, slice| {
+        let wait = |word: &AtomicU32| shared::wait(word, WRONG, None) == Waited::Changed;
+        futexhash::run(threads, words, slice, wait)
+    },
+};
+
+const OURS_SHARED_WAKE: Kind = Kind {
+    lock: "futex-shared-wake",
+    run: |threads, words, slice| {
+        futexhash::run(threads, words, slice, |word| shared::wake(word, 1) == 0)
+    },
+    ..OURS_SHARED
 };
 
 /// As perf's: this process's memory, by a key that would serve others as well.
@@ -91,9 +116,27 @@ const SHARED_ANONYMOUS: Kind = Kind {
 
 const SHARED_FILE: Kind = Kind {
     lock: "kernel-shared-file",
-    memory: Memory::File,
+    words: |count| futexhash::words(Memory::File, count),
     ..SHARED_ANONYMOUS
 };
+
+const SHARED_FILE_WAKE: Kind = Kind {
+    lock: "kernel-shared-file-wake",
+    run: |threads, words, slice| {
+        let wake = |word: &AtomicU32| futex::wake(word, Flags::empty(), 1) == Ok(0);
+        futexhash::run(threads, words, slice, wake)
+    },
+    ..SHARED_FILE
+};
+
+/// Which is held against which.
+const RIVALS: [(Kind, Kind); 5] = [
+    (OURS, PRIVATE),
+    (OURS, SHARED_ANONYMOUS),
+    (OURS, SHARED_FILE),
+    (OURS_SHARED, SHARED_FILE),
+    (OURS_SHARED_WAKE, SHARED_FILE_WAKE),
+];
 
 fn in_kernel(threads: usize, words: &[AtomicU32], slice: Duration, flags: Flags) -> Report {
     let wait = |word: &AtomicU32| futex::wait(word, flags, WRONG, None) == Err(Errno::AGAIN);
@@ -105,12 +148,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let threads = args.threads.unwrap_or_else(|| Place::Here.cpus());
     measure::can_start(threads)?;
     let kinds = match args.shared {
-        true => vec![OURS, SHARED_ANONYMOUS, SHARED_FILE],
-        false => vec![OURS, PRIVATE, SHARED_ANONYMOUS, SHARED_FILE],
+        true => vec![
+            OURS_SHARED,
+            SHARED_ANONYMOUS,
+            SHARED_FILE,
+            OURS_SHARED_WAKE,
+            SHARED_FILE_WAKE,
+        ],
+        false => vec![OURS, PRIVATE, OURS_SHARED, SHARED_ANONYMOUS, SHARED_FILE],
     };
     let mut all = Vec::new();
     for kind in kinds {
-        let words = futexhash::words(kind.memory, threads * args.futexes).map_err(|why| {
+        let words = (kind.words)(threads * args.futexes).map_err(|why| {
             let futexes = args.futexes;
             Failure::Usage(format!(
                 "--futexes '{futexes}': no memory for so many of {threads} threads ({why})"
@@ -166,7 +215,7 @@ fn take_turns(all: &mut [Measured], duration: Duration) {
 struct Measured {
     kind: Kind,
     words: &'static [AtomicU32],
-    /// The waits of each thread.
+    /// The calls of each thread.
     ops: Vec<u64>,
     elapsed: Duration,
 }
@@ -256,17 +305,17 @@ impl Measured {
     }
 }
 
-/// How many times as fast as the others the first is.
+/// How many times as fast as their rivals ours are.
 fn ratios(all: &[Measured]) -> String {
-    let [ours, others @ ..] = all else {
-        return String::new();
+    let measured = |kind: &Kind| {
+        let mut all = all.iter().filter(|measured| measured.rate() > 0.0);
+        all.find(|measured| measured.kind.lock == kind.lock)
     };
-    let ratio = |other: &Measured| {
-        let times = format::number(ours.rate() / other.rate());
-        format!("{} = {times} x {}\n", ours.kind.lock, other.kind.lock)
+    let ratio = |(ours, other): &(Kind, Kind)| {
+        let times = format::number(measured(ours)?.rate() / measured(other)?.rate());
+        Some(format!("{} = {times} x {}\n", ours.lock, other.lock))
     };
-    let measured = others.iter().filter(|other| other.rate() > 0.0);
-    let lines: String = measured.map(ratio).collect();
+    let lines: String = RIVALS.iter().filter_map(ratio).collect();
     if lines.is_empty() {
         lines
     } else {
@@ -286,14 +335,14 @@ struct Record {
     shared: bool,
     /// How long it was measured: measured itself, not planned.
     seconds: f64,
-    /// Waits of the thread that made the fewest.
+    /// Calls of the thread that made the fewest.
     ops_min: u64,
     ops_mean: f64,
     ops_max: u64,
-    /// Waits of a thread in a second, on average.
+    /// Calls of a thread in a second, on average.
     ops_per_sec: f64,
     /// The standard error of that average, in per cent.
     spread_pct: f64,
-    /// Waits of all threads together, in thousands per second.
+    /// Calls of all threads together, in thousands per second.
     rate_kops: f64,
 }

@@ -1,5 +1,6 @@
 //! What `perf bench futex hash` does: threads wait for words that have changed, so
-//! that a wait is over when the word's queue was found and its word compared.
+//! that a wait is over when the word's queue was found and its word compared. And the same
+//! for wakes where nobody waits.
 
 use std::{
     io,
@@ -56,22 +57,22 @@ pub fn words(memory: Memory, count: usize) -> io::Result<&'static [AtomicU32]> {
 
 /// What threads did.
 pub struct Report {
-    /// The waits of each.
+    /// The calls of each.
     pub ops: Vec<u64>,
     /// For how long.
     pub elapsed_ns: u64,
 }
 
-/// Has each of the threads, kept on a CPU each in turn, call `wait` for its part of
-/// the words again and again. `wait` says whether it found the word changed.
+/// Has each of the threads, kept on a CPU each in turn, `call` the futex for its part of
+/// the words again and again. `call` says whether it waited for nobody, and woke nobody.
 ///
 /// # Panics
-/// A wait found a word that had not changed.
+/// A call did.
 pub fn run(
     threads: usize,
     words: &[AtomicU32],
     duration: Duration,
-    wait: impl Fn(&AtomicU32) -> bool + Sync,
+    call: impl Fn(&AtomicU32) -> bool + Sync,
 ) -> Report {
     let cpus = Native::cpus();
     let ops: Vec<_> = (0..threads).map(|_| AtomicU64::new(0)).collect();
@@ -85,7 +86,7 @@ pub fn run(
         while !stop.load(Relaxed)
             && let Some(word) = all.next()
         {
-            assert!(wait(word), "a word that nobody writes to has changed");
+            assert!(call(word), "no word has the value, and nobody waits");
             done += 1;
         }
         ops[thread].store(done, Relaxed); // read when the thread has ended

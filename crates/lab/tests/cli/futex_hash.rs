@@ -8,11 +8,20 @@ use crate::{
     stdout,
 };
 
-const KINDS: [&str; 4] = [
+const KINDS: [&str; 5] = [
     "futex",
     "kernel-private",
+    "futex-shared",
     "kernel-shared-anonymous",
     "kernel-shared-file",
+];
+
+const SHARED: [&str; 5] = [
+    "futex-shared",
+    "kernel-shared-anonymous",
+    "kernel-shared-file",
+    "futex-shared-wake",
+    "kernel-shared-file-wake",
 ];
 
 const FIELDS: [&str; 12] = [
@@ -38,8 +47,7 @@ fn futex_hash(args: &str) -> String {
 
 #[test]
 fn json_has_one_object_per_kind_with_all_fields_in_order() {
-    let shared = [KINDS[0], KINDS[2], KINDS[3]];
-    for (flag, kinds) in [("", &KINDS[..]), ("-S", &shared)] {
+    for (flag, kinds) in [("", KINDS), ("-S", SHARED)] {
         let out = futex_hash(&format!("-t 3 -f 7 --seconds 0.05 --json {flag}"));
         let records: Vec<_> = out.lines().map(json).collect();
         let locks: Vec<_> = records
@@ -76,12 +84,13 @@ fn the_text_is_that_of_perf() {
         );
     }
     let threads = "]: 2 threads, each operating on 1 [shared] futexes for 0.0";
-    assert_eq!(out.matches(threads).count(), 2, "{out}");
-    assert_eq!(out.matches("\n[thread  1] futex: 0x").count(), 4, "{out}");
-    assert_eq!(out.matches("\nAveraged ").count(), 4, "{out}");
+    assert_eq!(out.matches(threads).count(), 3, "{out}");
+    assert_eq!(out.matches("\n[thread  1] futex: 0x").count(), 5, "{out}");
+    assert_eq!(out.matches("\nAveraged ").count(), 5, "{out}");
     assert!(out.contains(" operations/sec (+- "), "{out}");
     assert!(out.contains("%), total secs = 0.0"), "{out}");
     assert!(out.contains("\nfutex = "), "{out}");
+    assert!(out.contains("\nfutex-shared = "), "{out}");
 }
 
 #[test]
