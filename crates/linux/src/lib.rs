@@ -254,8 +254,13 @@ impl<N: Numbers> Clock for Threads<N> {
     type Instant = std::time::Instant;
 
     fn deadline(at: &std::time::Instant) -> Deadline {
-        let left = at.saturating_duration_since(std::time::Instant::now());
-        Self::after(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+        let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let now = std::time::Instant::now();
+        match now.checked_duration_since(*at) {
+            // Not now: the kernel would set a timer, and be 50 µs late.
+            Some(passed) => Deadline(clock::monotonic_ns().saturating_sub(nanos(passed))),
+            None => Self::after(nanos(*at - now)),
+        }
     }
 
     fn checked_after(duration: std::time::Duration) -> Option<std::time::Instant> {
