@@ -48,22 +48,22 @@
 //! gates. They touch nothing of the waiter but its node, which is never freed, and
 //! nothing of the word but the number that is its address.
 
+mod glance;
 mod key;
 mod queue;
 mod shared;
 
 use core::num::NonZeroU32;
 
+pub(crate) use glance::Glances;
+use glance::glance;
 pub use key::Key;
 pub(crate) use queue::Node;
 pub use queue::WORDS;
 use queue::{Bucket, Chain, Place, Queue, TAKEN, WOKEN};
 pub use shared::{Counted, Shared};
 
-use crate::platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Woken, Word};
-
-/// Looks before a waiter sleeps: about a microsecond, less than it takes to be woken.
-const LOOKS: u32 = 40;
+use crate::platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word};
 
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -238,10 +238,8 @@ impl<P: Platform, const N: usize> Table<P, N> {
     /// deadline: with a glance for one that comes at once, and then asleep.
     fn sleep(&self, me: TaskId, words: usize, deadline: Option<Deadline>) {
         let state = |index| &Place::new(me, index).node::<P>().state;
-        P::spin_begin();
         let told = |state| state == WOKEN;
-        // A hint: whoever was told acquires in `end`.
-        P::spin_until(state(0), Relaxed, Look::Poll, LOOKS, told, P::need_resched);
+        glance::<P>(me, state(0), told); // who was told acquires in `end`
         while !(0..words).any(|index| told(state(index).load(Relaxed))) {
             P::event(Event::Parked);
             if P::park(deadline) == Woken::TimedOut {

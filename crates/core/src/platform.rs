@@ -499,6 +499,7 @@ pub struct TaskRecord<P: Platform> {
     pub(crate) rwsem: rwsem::Node<P>,
     pub(crate) rtmutex: rtmutex::Node<P>,
     pub(crate) futex: [futex::Node<P>; futex::WORDS],
+    pub(crate) glances: futex::Glances<P>,
 }
 
 impl<P: Platform> Default for TaskRecord<P> {
@@ -518,6 +519,7 @@ impl<P: Platform> TaskRecord<P> {
             rwsem: rwsem::Node::new(),
             rtmutex: rtmutex::Node::new(),
             futex: [const { futex::Node::new() }; futex::WORDS],
+            glances: futex::Glances::new(),
         }
     }
 }

@@ -44,9 +44,9 @@
 
 use core::num::NonZeroU32;
 
-use super::{Key, LOOKS, Waited};
+use super::{Key, Waited, glance};
 use crate::platform::{
-    Deadline, Event, KernelFutex, Look, Ordering::Relaxed, Platform, SLOT_OWNER, Word,
+    Deadline, Event, KernelFutex, Ordering::Relaxed, Platform, SLOT_OWNER, Word,
 };
 
 /// Those who wait for the words of a bucket, on a cache line of their own.
@@ -162,8 +162,7 @@ impl<P: KernelFutex, const N: usize, const SLOTS: usize> Shared<P, N, SLOTS> {
         deadline: Option<Deadline>,
     ) -> Waited {
         let changed = |value| value != expected;
-        P::spin_begin();
-        if P::spin_until(word, Relaxed, Look::Poll, LOOKS, changed, P::need_resched).is_some() {
+        if changed(word.load(Relaxed)) || glance::<P>(P::me(), word, changed) {
             return Waited::Changed;
         }
         loop {
