@@ -1,13 +1,14 @@
-//! The kernel that lends priorities: a call conflicts with other calls, and with
-//! everything else that is done to its word; the reduction knows that.
+//! The kernel that lends priorities and has tasks sleep: a call conflicts with other
+//! calls, and with everything else that is done to its word; the reduction knows that.
 
-use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
+use std::{cell::RefCell, collections::BTreeSet, num::NonZeroU32, rc::Rc};
 
 use lockyard_check::{Check, CheckWord, Explorer, afterwards, be_urgent, spawn};
 use lockyard_core::{
-    Deadline, KERNEL_WAITERS, KernelPi, LockPi,
+    Deadline, KERNEL_WAITERS, KernelFutex, KernelPi, LockPi,
     Ordering::{Acquire, Relaxed, Release},
     Platform, Word,
+    futex::Waited,
 };
 
 use crate::random;
@@ -32,6 +33,10 @@ enum Step {
     StoreIf,
     Quiesce,
     Urgent,
+    /// If the other word is 0, sleeps until it is woken.
+    Sleep(Option<Deadline>),
+    /// Wakes one that sleeps.
+    Wake,
 }
 
 /// The kernel's word and another.
@@ -82,6 +87,10 @@ fn take(step: Step, [word, other]: &Words, has: &mut bool) -> Option<u32> {
             be_urgent(1);
             None
         }
+        Step::Sleep(deadline) => {
+            Some(Check::futex_wait(other, 0, NonZeroU32::MAX, deadline) as u32)
+        }
+        Step::Wake => Some(Check::futex_wake(other, 1, NonZeroU32::MAX)),
     }
 }
 
@@ -176,6 +185,22 @@ fn a_timeout_against_a_release() {
     assert!(seen.iter().all(|(_, last)| *last == 0));
 }
 
+/// Who has changed a word and then wakes finds who slept before, and nobody sleeps after.
+#[test]
+fn a_sleeper_against_a_wake() {
+    let waker: &[_] = &[Step::Store(1), Step::Wake];
+    let [woken, timed_out, changed] =
+        [Waited::Woken, Waited::TimedOut, Waited::Changed].map(|waited| waited as u32);
+    let seen = outcomes(&[&[Step::Sleep(None)], waker]);
+    let ends: BTreeSet<_> = seen.into_iter().map(|(results, _)| results).collect();
+    let all = [[woken, 1], [changed, 0]].map(|[sleeper, waker]| vec![vec![sleeper], vec![waker]]);
+    assert_eq!(ends, BTreeSet::from(all.clone()));
+    let seen = outcomes(&[&[Step::Sleep(DEADLINE)], waker]);
+    let ends: BTreeSet<_> = seen.into_iter().map(|(results, _)| results).collect();
+    let late = vec![vec![timed_out], vec![0]];
+    assert_eq!(ends, all.into_iter().chain([late]).collect());
+}
+
 /// A store over the mark of somebody who waits is found.
 #[test]
 fn a_mark_is_lost() {
@@ -194,7 +219,7 @@ fn nothing_is_lost() {
         for _ in 0..threads {
             let mut steps = Vec::new();
             for _ in 0..1 + below(if threads == 2 { 4 } else { 3 }) {
-                steps.push(match below(14) {
+                steps.push(match below(17) {
                     0 | 1 => Step::Take,
                     2..=4 => Step::Lock([None, DEADLINE][below(2)]),
                     5 | 6 => Step::Release,
@@ -204,7 +229,9 @@ fn nothing_is_lost() {
                     10 => Step::Load,
                     11 => Step::StoreIf,
                     12 => Step::Quiesce,
-                    _ => Step::Urgent,
+                    13 => Step::Urgent,
+                    14 => Step::Wake,
+                    _ => Step::Sleep(DEADLINE),
                 });
             }
             steps.push(Step::Release);
