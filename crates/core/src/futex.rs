@@ -169,11 +169,34 @@ impl<P: Platform, const N: usize> Table<P, N> {
         if !self.enqueue(Place::new(me, 0), key, waiter, unchanged) {
             return Waited::Changed;
         }
-        self.sleep(me, 1, deadline);
+        self.sleep(me, 1, || false, deadline);
         match self.end(Place::new(me, 0)) {
             true => Waited::Woken,
             false => Waited::TimedOut,
         }
+    }
+
+    /// Has the caller stand in the queue of `key`, then calls `release`, and waits until
+    /// a waker of `key` wakes it, until `deadline`, or until `stop` says so, which it is
+    /// asked before each sleep: who changes what it reads unparks the caller. Returns
+    /// whether a waker has counted the caller.
+    ///
+    /// A condition variable that is nothing but an address: a waker that `release` lets
+    /// go on finds the caller, and the word at the address is nobody's. `release` runs
+    /// outside of all gates, and must not use the table.
+    pub fn wait_after(
+        &self,
+        key: &Key,
+        waiter: Waiter,
+        release: impl FnOnce(),
+        stop: impl Fn() -> bool,
+        deadline: Option<Deadline>,
+    ) -> bool {
+        let me = P::me();
+        self.enqueue(Place::new(me, 0), key, waiter, || true);
+        release();
+        self.sleep(me, 1, stop, deadline);
+        self.end(Place::new(me, 0))
     }
 
     /// [`Self::wait`] for the first of several keys, [`WORDS`] at most, that is woken;
@@ -198,7 +221,7 @@ impl<P: Platform, const N: usize> Table<P, N> {
             |(index, key)| self.enqueue(Place::new(me, index), key, waiter, || unchanged(index));
         let changed = keys.iter().enumerate().position(|each| !stands(each));
         if changed.is_none() {
-            self.sleep(me, words, deadline);
+            self.sleep(me, words, || false, deadline);
         }
         let mut woken = 0;
         for index in 0..changed.unwrap_or(words) {
@@ -234,13 +257,13 @@ impl<P: Platform, const N: usize> Table<P, N> {
         })
     }
 
-    /// Waits until a waker has told one of the caller's so many nodes, or until the
-    /// deadline: with a glance for one that comes at once, and then asleep.
-    fn sleep(&self, me: TaskId, words: usize, deadline: Option<Deadline>) {
+    /// Waits until a waker has told one of the caller's so many nodes, until the deadline
+    /// or until `stop`: with a glance for one that comes at once, and then asleep.
+    fn sleep(&self, me: TaskId, words: usize, stop: impl Fn() -> bool, deadline: Option<Deadline>) {
         let state = |index| &Place::new(me, index).node::<P>().state;
         let told = |state| state == WOKEN;
         glance::<P>(me, state(0), told); // who was told acquires in `end`
-        while !(0..words).any(|index| told(state(index).load(Relaxed))) {
+        while !(0..words).any(|index| told(state(index).load(Relaxed))) && !stop() {
             P::event(Event::Parked);
             if P::park(deadline) == Woken::TimedOut {
                 return;

@@ -74,6 +74,7 @@
 //! it from the next unlock. An overdue waiter that was woken but does not get a
 //! CPU would gain nothing from the mutex; for it, spinners let others run.
 
+mod codes;
 mod keep;
 mod leaving;
 mod spin;
@@ -154,14 +155,6 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         if !self.body.retake() && !self.body.take(P::me()) {
             self.lock_contended(None);
         }
-    }
-
-    /// Takes the mutex, waiting as long as it takes; `false` when the caller holds it
-    /// already. For callers that cannot be unwound.
-    #[inline]
-    pub fn lock_unless_mine(&self) -> bool {
-        let taken = self.body.retake() || self.body.take(P::me());
-        taken || !self.is_mine() && self.lock_contended(None)
     }
 
     /// Takes the mutex, waiting until `deadline` at the latest; returns whether
@@ -471,9 +464,17 @@ impl<P: Platform> Body<P> {
 
     #[inline(always)]
     pub(crate) fn unlock(&self) {
-        if !(P::keeps(self.address()) && self.release_kept()) {
+        if !self.unlock_if_mine() {
+            self.check_owner(P::me());
+        }
+    }
+
+    /// Returns whether the caller had it.
+    #[inline(always)]
+    fn unlock_if_mine(&self) -> bool {
+        P::keeps(self.address()) && self.release_kept() || {
             P::about_to_write(&self.owner); // who waits may have fetched the line
-            self.unlock_unkept();
+            self.unlock_unkept()
         }
     }
 
@@ -497,10 +498,8 @@ impl<P: Platform> Body<P> {
 
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
-    fn unlock_unkept(&self) {
-        if !self.release_as(0) {
-            self.unlock_slow();
-        }
+    fn unlock_unkept(&self) -> bool {
+        self.release_as(0) || self.unlock_slow()
     }
 
     /// Whether the mutex may just be released: nobody waits, or somebody has
@@ -519,12 +518,15 @@ impl<P: Platform> Body<P> {
 
     #[cold]
     #[inline(never)]
-    fn unlock_slow(&self) {
-        self.check_owner(P::me());
+    fn unlock_slow(&self) -> bool {
+        if self.owner() != Some(P::me()) {
+            return false;
+        }
         P::gives_up(self.address());
         let mut leaving = Leaving::default();
         while !self.leave(self.queue.front(), &mut leaving) {}
         leaving.see_to::<P>();
+        true
     }
 
     /// A step of a slow unlock. Returns whether it was the last: the mutex is

@@ -84,9 +84,11 @@
 //!
 //! As in the mutex: running tasks overtake sleeping ones, until the first
 //! waiter is overdue and is handed the lock. A reader does not join readers
-//! past waiters; it may steal a lock that is free.
+//! past waiters; it may steal a lock that is free. A *recursive* reader does join
+//! them (`rwsem/recursive.rs`).
 
 mod api;
+mod recursive;
 mod spin;
 mod wait;
 mod wake;
@@ -148,6 +150,15 @@ enum Kind {
     Write = 3,
     /// It is the upgradable reader.
     Upgrade = 4,
+    /// As a reader, past those that wait.
+    Recursive = 5,
+}
+
+impl Kind {
+    /// Whether it is that of a reader that comes.
+    const fn reads(self) -> bool {
+        matches!(self, Self::Read | Self::Upgradable | Self::Recursive)
+    }
 }
 
 /// A task as a waiter; the fields belong to the holder of the queue's gate, but
@@ -177,7 +188,13 @@ impl<P: Platform> Node<P> {
 
     /// How its task waits.
     fn kind(&self) -> Option<Kind> {
-        let kinds = [Kind::Read, Kind::Upgradable, Kind::Write, Kind::Upgrade];
+        let kinds = [
+            Kind::Read,
+            Kind::Upgradable,
+            Kind::Write,
+            Kind::Upgrade,
+            Kind::Recursive,
+        ];
         let kind = self.kind.load(Relaxed); // the gate orders it
         kinds.into_iter().find(|&known| known as u32 == kind)
     }
@@ -224,6 +241,7 @@ impl Count {
             Kind::Upgradable => may_read && !self.has(UPGRADABLE),
             Kind::Write => self.is_free(),
             Kind::Upgrade => self.may_upgrade(),
+            Kind::Recursive => !self.has(WRITER),
         };
         may.then(|| self.entered(kind))
             .filter(|count| !count.has(OVERFLOW))
@@ -233,7 +251,7 @@ impl Count {
     #[inline(always)]
     const fn entered(self, kind: Kind) -> Self {
         Self(match kind {
-            Kind::Read => self.0 + READER,
+            Kind::Read | Kind::Recursive => self.0 + READER,
             Kind::Upgradable => self.0 + (READER | UPGRADABLE),
             Kind::Write => self.0 | WRITER,
             Kind::Upgrade => self.0 - (READER | UPGRADABLE) + WRITER,
@@ -299,7 +317,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.obtain(Kind::Read, Some(deadline))
     }
 
-    /// Releases the lock as a reader.
+    /// Releases the lock as a reader, recursive or not.
     ///
     /// # Safety
     /// The caller holds it as a reader.
@@ -549,10 +567,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         P::took(None);
         match kind {
             Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
-            Kind::Read | Kind::Upgradable if before.readers() == 0 => {
-                self.owner.store(READERS, Relaxed); // a hint
-            }
-            Kind::Read | Kind::Upgradable => {}
+            _ if before.readers() == 0 => self.owner.store(READERS, Relaxed), // a hint
+            _ => {}
         }
     }
 
@@ -562,14 +578,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// After the caller took the lock as a reader past waiters: if a reader is the
     /// first of them, it may come in as well, and others with it. Who is first is a
-    /// hint: whom this misses, the next release finds.
+    /// hint: whom this misses, the next release finds. Recursive readers must not be
+    /// missed, but none wait once the first reader is in.
     fn share(&self, kind: Kind, before: Count) {
-        if !before.has(WAITERS) || !matches!(kind, Kind::Read | Kind::Upgradable) {
+        if !before.has(WAITERS) || !kind.reads() {
             return;
         }
         P::event(Event::ReadStolen);
+        let begins = kind == Kind::Recursive && before.readers() == 0;
         let first = self.queue.front().first();
-        if first.and_then(|first| P::task(first).rwsem.kind()) != Some(Kind::Write) {
+        if begins || first.and_then(|first| P::task(first).rwsem.kind()) != Some(Kind::Write) {
             self.pass_on();
         }
     }

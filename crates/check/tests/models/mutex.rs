@@ -2,8 +2,12 @@
 
 use std::rc::Rc;
 
-use lockyard_check::{Explorer, Wakes, afterwards, free, limit_whims, spawn};
-use lockyard_core::Event;
+use lockyard_check::{Check, CheckWord, Explorer, Wakes, afterwards, free, limit_whims, spawn};
+use lockyard_core::{
+    Event, FOREVER, Look,
+    Ordering::{Acquire, Release},
+    Platform, Word,
+};
 
 use crate::{DEADLINE, LATE, explore, explore_to, guarded::Guarded};
 
@@ -313,5 +317,42 @@ fn tried_while_kept() {
             }
         });
         afterwards(move || assert!(!guarded.mutex.is_locked()));
+    });
+}
+
+/// One locks the mutex and leaves it to another to unlock, while a third wants it.
+#[test]
+fn unlocked_by_another() {
+    let explorer = Explorer::new().whims(2);
+    let events = [Event::Parked, Event::WokeFirst];
+    explore("mutex, unlocked by another", &explorer, &events, || {
+        let guarded = Guarded::new();
+        let left = Rc::new(CheckWord::ZERO);
+        let (locker, leaves) = (guarded.clone(), left.clone());
+        spawn(move || {
+            limit_whims(0);
+            locker.mutex.lock();
+            locker.work();
+            leaves.store(1, Release);
+        });
+        let unlocker = guarded.clone();
+        spawn(move || {
+            limit_whims(0);
+            Check::spin_until(
+                &left,
+                Acquire,
+                Look::Poll,
+                FOREVER,
+                |left| left == 1,
+                || false,
+            );
+            unlocker.work();
+            // SAFETY: the locker has done with it, and said so.
+            assert!(unsafe { unlocker.mutex.take_over() });
+            unlocker.unlock();
+        });
+        let third = guarded.clone();
+        spawn(move || third.lock_work_unlock());
+        afterwards(move || assert_eq!(guarded.payload.get(), 3));
     });
 }

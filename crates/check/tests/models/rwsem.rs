@@ -139,6 +139,29 @@ impl<C: WakeCheck> Shared<C> {
         }
     }
 
+    /// Reads, and lets nobody write until another has been in.
+    fn read_recursively_until_another_has(&self) {
+        self.lock.read_recursive();
+        self.payload.get();
+        self.wait_for(1);
+        self.unlock_read();
+    }
+
+    fn read_recursively_and_say_so(&self) {
+        self.lock.read_recursive();
+        self.payload.get();
+        self.been.fetch_add(1, Relaxed);
+        self.unlock_read();
+    }
+
+    fn read_recursively_twice(&self) {
+        self.lock.read_recursive();
+        self.lock.read_recursive();
+        self.payload.get();
+        self.unlock_read();
+        self.unlock_read();
+    }
+
     fn read_upgradably(&self) {
         self.lock.upgradable();
         self.payload.get();
@@ -321,6 +344,29 @@ fn a_reader_and_two_writers() {
     explore("rwsem, a reader and 2 writers", &explorer, &events, || {
         tasks::<Lockless>(&[(0, Shared::read), (2, Shared::write), (2, Shared::write)]);
     });
+}
+
+/// A reader that has the lock waits for another that comes, or sleeps already behind
+/// a writer that sleeps: recursive readers wait for none of these.
+#[test]
+fn recursive_readers_wait_for_no_waiter() {
+    let explorer = Explorer::new().whims(1).pct(1, 2, MANY);
+    explore("rwsem, read twice", &explorer, &[Event::Parked], || {
+        tasks::<Lockless>(&[(1, Shared::write), (0, Shared::read_recursively_twice)]);
+    });
+    let readers: [(u32, Work); 2] = [
+        (1, Shared::read_recursively_until_another_has),
+        (1, Shared::read_recursively_and_say_so),
+    ];
+    for changes in 1..=3 {
+        let explorer = Explorer::new().whims(3).pct(1, changes, MANY);
+        let events = [Event::ReadStolen, Event::WokeFirst, Event::ReadersGranted];
+        let writer: (u32, Work) = (1, Shared::write);
+        explore("rwsem, recursive readers", &explorer, &events, move || {
+            let others: Vec<_> = [writer].into_iter().chain(readers).collect();
+            behind::<Lockless>(take_to_write, &[Step::UnlockWrite], &others);
+        });
+    }
 }
 
 /// Each kind of release, and each kind of waiter.

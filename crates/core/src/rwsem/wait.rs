@@ -16,8 +16,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if self.is_mine() {
             return self.wait_for_myself(deadline);
         }
-        let reads = matches!(kind, Kind::Read | Kind::Upgradable);
-        let full = reads && self.count().entered(Kind::Read).has(OVERFLOW);
+        let full = kind.reads() && self.count().entered(Kind::Read).has(OVERFLOW);
         assert!(!full, "too many readers of the rwsem at {self:p}");
         // Who is awake overtakes who sleeps, and does not queue up to spin either.
         if self.take(kind) {

@@ -118,7 +118,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline]
     fn part(&self, kind: Kind, count: Count) -> u32 {
         let (part, holds) = match kind {
-            Kind::Read => {
+            Kind::Read | Kind::Recursive => {
                 let upgradable = u32::from(count.has(UPGRADABLE));
                 (READER, count.readers() > upgradable)
             }
@@ -214,8 +214,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     pub(super) fn pass_on(&self) {
         let wakes = self.queue.enter(|queue| {
             self.bury(&queue);
-            let first = P::task(queue.first()?).rwsem.kind()?;
-            (first != Kind::Write).then(|| self.advance(&queue, |count| count, false))
+            queue.first()?;
+            Some(self.advance(&queue, |count| count, false))
         });
         if let Some(wakes) = wakes {
             wakes.deliver::<P>();
@@ -262,7 +262,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             Kind::Upgrade if count.may_upgrade() => {
                 Self::grant_one(queue, count, first, kind, Event::Upgraded)
             }
-            Kind::Read | Kind::Upgradable if !count.has(WRITER) => Self::grant(queue, count),
+            _ if !count.has(WRITER) && (kind.reads() || !count.is_free()) => {
+                Self::grant(queue, count, kind)
+            }
             _ => Plan {
                 count,
                 wakes: Wakes::None,
@@ -294,14 +296,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Lets in the readers, wherever they stand, and one upgradable reader if
-    /// there is none.
-    fn grant(queue: &Entered<'_, P>, mut count: Count) -> Plan {
+    /// there is none; recursive readers alone if the first waiter is a writer.
+    fn grant(queue: &Entered<'_, P>, mut count: Count, first: Kind) -> Plan {
         let mut chain: Option<Chain> = None;
         let (mut room, mut somebody_stays) = (MAX_BATCH, false);
         let mut next = queue.first();
         while let Some(task) = next {
             next = queue.after(task);
-            let Some(entered) = Self::joined(count, task) else {
+            let Some(entered) = Self::joined(count, task, first) else {
                 somebody_stays = true;
                 continue;
             };
@@ -338,11 +340,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// The count with `task` as one more reader, if it is one that may join.
-    fn joined(count: Count, task: TaskId) -> Option<Count> {
+    fn joined(count: Count, task: TaskId, first: Kind) -> Option<Count> {
         let kind = P::task(task).rwsem.kind()?;
         let joins = match kind {
-            Kind::Read => true,
-            Kind::Upgradable => !count.has(UPGRADABLE),
+            Kind::Recursive => true,
+            Kind::Read => first.reads(),
+            Kind::Upgradable => first.reads() && !count.has(UPGRADABLE),
             Kind::Write | Kind::Upgrade => false,
         };
         joins

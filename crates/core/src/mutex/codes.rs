@@ -1,0 +1,41 @@
+//! The mutex for callers that must be told what is wrong, for they cannot be unwound: C.
+
+use super::{RawMutex, is_free};
+use crate::{
+    osq,
+    platform::{Ordering::Relaxed, Platform, Word},
+};
+
+impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
+    /// Takes the mutex, waiting as long as it takes; `false` when the caller holds it
+    /// already.
+    #[inline]
+    pub fn lock_unless_mine(&self) -> bool {
+        let taken = self.body.retake() || self.body.take(P::me());
+        taken || !self.is_mine() && self.lock_contended(None)
+    }
+
+    /// Releases the mutex; `false` when the caller does not hold it.
+    ///
+    /// # Safety
+    /// If the caller holds it, it has no guard of it any more.
+    #[inline]
+    pub unsafe fn unlock_if_mine(&self) -> bool {
+        self.body.unlock_if_mine()
+    }
+
+    /// Makes the calling task the owner of a mutex that another locked and has left to
+    /// it to unlock. Returns whether it is: there may be no owner.
+    ///
+    /// # Safety
+    /// The owner, if there is one, does not use the mutex as its owner any more, and has
+    /// told the caller so.
+    #[cold]
+    pub unsafe fn take_over(&self) -> bool {
+        let owner = self.body.owner.load(Relaxed); // checked by the exchange
+        // Relaxed: what the owner did happened before it told the caller.
+        let taken =
+            |owner| (self.body.owner).compare_exchange(owner, P::me().number(), Relaxed, Relaxed);
+        !is_free(owner) && taken(owner).is_ok()
+    }
+}
