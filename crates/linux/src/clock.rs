@@ -1,4 +1,5 @@
-//! Time: the monotonic clock for deadlines, the cycle counter for spinning.
+//! Time: the monotonic clock for deadlines, or that of the calendar, and the cycle counter
+//! for spinning.
 
 use std::{hint, sync::OnceLock};
 
@@ -7,14 +8,51 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::arch;
 
+/// The mark of a deadline that is a moment of `CLOCK_REALTIME`. All others are moments of
+/// `CLOCK_MONOTONIC`, which comes there after 292 years.
+const REALTIME: u64 = 1 << 63;
+
 /// Nanoseconds on `CLOCK_MONOTONIC`.
 pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    ns(ClockId::Monotonic)
+}
+
+/// Nanoseconds on `CLOCK_REALTIME`, since its epoch.
+pub(crate) fn realtime_ns() -> u64 {
+    ns(ClockId::Realtime)
+}
+
+fn ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// A deadline as the kernel has it.
+/// The deadline at so many nanoseconds of `CLOCK_MONOTONIC`; 292 years at most.
+pub fn monotonic(ns: u64) -> Deadline {
+    Deadline(ns.min(REALTIME - 1))
+}
+
+/// The deadline at so many nanoseconds of `CLOCK_REALTIME`, 292 years after its epoch at
+/// most. When that clock is set, the deadline comes sooner or later.
+pub fn realtime(ns: u64) -> Deadline {
+    Deadline(ns.min(REALTIME - 1) | REALTIME)
+}
+
+pub(crate) fn is_realtime(Deadline(ns): Deadline) -> bool {
+    ns & REALTIME != 0
+}
+
+pub(crate) fn passed(deadline: Deadline) -> bool {
+    let Deadline(ns) = deadline;
+    match is_realtime(deadline) {
+        true => realtime_ns() >= ns & !REALTIME,
+        false => monotonic_ns() >= ns,
+    }
+}
+
+/// A deadline as the kernel has it, on its clock.
 pub(crate) fn timespec(Deadline(ns): Deadline) -> Timespec {
+    let ns = ns & !REALTIME;
     Timespec {
         tv_sec: (ns / 1_000_000_000) as i64,
         tv_nsec: (ns % 1_000_000_000) as i64,

@@ -38,7 +38,7 @@ use rustix::{
     thread::futex::{self, Flags},
 };
 
-use crate::{Linux, clock};
+use crate::{Linux, park};
 
 /// A condition variable for mutexes of the type `M`: eight bytes, all zero when
 /// nobody waits. Its waiters may bring different mutexes.
@@ -97,15 +97,8 @@ impl<M: RawMutex> RawPiCondvar<M> {
 
     /// (A4), (A5)
     fn sleep(&self, seen: u32, deadline: Option<Deadline>) -> bool {
-        let timeout = deadline.map(clock::timespec);
         loop {
-            match futex::wait_bitset(
-                &self.notifications,
-                Flags::PRIVATE,
-                seen,
-                timeout.as_ref(),
-                std::num::NonZeroU32::MAX,
-            ) {
+            match park::wait(&self.notifications, seen, deadline) {
                 Ok(()) | Err(Errno::AGAIN) => return false,
                 // Who was woken is told so, even if its time was up as well.
                 Err(Errno::TIMEDOUT) => return true,

@@ -19,11 +19,11 @@ use std::{
 
 pub use lockyard_core::futex::{Requeued, WORDS, Waited, WaitedAny};
 use lockyard_core::{
-    Clock,
+    Clock, Deadline,
     futex::{Key, Table, Waiter},
 };
 
-use crate::{Linux, urgency};
+use crate::{Linux, interrupt, urgency};
 
 /// 4,096 buckets of 64 bytes are 256 KiB of zero bytes: the process gets the pages
 /// that it uses.
@@ -101,6 +101,24 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], deadline: Option<Instant>) -> Waite
         word.load(Acquire) == expected
     };
     TABLE.wait_any(&keys[..words.len()], waiter, unchanged, deadline)
+}
+
+/// Has the calling thread stand in the queue of an address, then calls `release`, and
+/// waits until it is woken there, until `deadline`, or until it is [interrupted](interrupt).
+/// Returns whether a waker has counted the thread.
+///
+/// A condition variable that is nothing but an address, of which no byte is touched:
+/// `release` unlocks the mutex, and must not use this module.
+pub fn wait_after(
+    address: *const AtomicU32,
+    release: impl FnOnce(),
+    deadline: Option<Deadline>,
+) -> bool {
+    let waiter = Waiter {
+        bitset: EVERY_BIT,
+        rank: urgency::rank(),
+    };
+    TABLE.wait_after(&key(address), waiter, release, interrupt::came, deadline)
 }
 
 /// Wakes `most` threads at most that wait for the word; returns how many it woke.

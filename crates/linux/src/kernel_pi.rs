@@ -23,7 +23,6 @@ use lockyard_core::{Deadline, KERNEL_WAITERS};
 use rustix::{
     io::{self, Errno},
     thread::futex::{self, Flags},
-    time::{ClockId, clock_gettime},
 };
 
 use crate::clock;
@@ -55,23 +54,22 @@ pub fn lock_pi(word: &AtomicU32, scope: Scope, deadline: Option<Deadline>) -> Lo
     loop {
         let tried = match deadline {
             None => futex::lock_pi(word, flags(scope), None),
+            Some(at) if clock::is_realtime(at) => {
+                futex::lock_pi(word, flags(scope), Some(&clock::timespec(at)))
+            }
             Some(deadline) => by_monotonic_clock(word, scope, deadline),
         };
         match tried {
             Ok(()) => return LockPi::Taken,
             Err(Errno::DEADLK) => return LockPi::Deadlock,
             Err(Errno::SRCH) => return LockPi::NoOwner,
-            Err(Errno::TIMEDOUT) if deadline.is_none_or(has_passed) => return LockPi::TimedOut,
+            Err(Errno::TIMEDOUT) if deadline.is_none_or(clock::passed) => return LockPi::TimedOut,
             // The realtime clock was set; the owner is just ending; a signal.
             Err(Errno::TIMEDOUT | Errno::AGAIN | Errno::INTR) => {}
             Err(Errno::NOMEM) => thread::sleep(Duration::from_millis(1)),
             Err(error) => misused("locked", word, error),
         }
     }
-}
-
-fn has_passed(Deadline(ns): Deadline) -> bool {
-    clock::monotonic_ns() >= ns
 }
 
 /// `FUTEX_LOCK_PI2`, of Linux 5.14.
@@ -86,9 +84,7 @@ fn by_monotonic_clock(word: &AtomicU32, scope: Scope, deadline: Deadline) -> io:
 /// may time out too early, or late by as much as it was set back.
 fn by_realtime_clock(word: &AtomicU32, scope: Scope, deadline: Deadline) -> io::Result<()> {
     let left = deadline.0.saturating_sub(clock::monotonic_ns());
-    let now = clock_gettime(ClockId::Realtime);
-    let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-    let at = clock::timespec(Deadline(now.saturating_add(left)));
+    let at = clock::timespec(clock::realtime(clock::realtime_ns().saturating_add(left)));
     futex::lock_pi(word, flags(scope), Some(&at))
 }
 

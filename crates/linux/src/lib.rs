@@ -14,15 +14,16 @@
 //! | sleep on a word that other processes map | the kernel's shared futex |
 //! | forget me when I am killed | the list of robust locks |
 //!
-//! Four modules are no answers to locks of core: [`kernel_pi`], [`robust`] and
+//! Five modules are no answers to locks of core: [`kernel_pi`], [`robust`] and
 //! [`condvar`] are the kernel's own queues, by priority; [`mod@futex`] is core's futex, for
-//! the words of others.
+//! the words of others; [`interrupt`] ends waits there from without.
 
 mod arch;
 pub mod clock;
 pub mod condvar;
 pub mod events;
 pub mod futex;
+pub mod interrupt;
 pub mod kernel_pi;
 mod pace;
 mod park;
@@ -172,7 +173,7 @@ impl<N: Numbers> Platform for Threads<N> {
         fence(Ordering::SeqCst);
     }
     fn after(nanos: u64) -> Deadline {
-        Deadline(clock::monotonic_ns().saturating_add(nanos))
+        clock::monotonic(clock::monotonic_ns().saturating_add(nanos))
     }
     fn stamp() -> u32 {
         clock::stamp()
@@ -185,7 +186,7 @@ impl<N: Numbers> Platform for Threads<N> {
         passed > micros.cast_signed() || passed < AHEAD
     }
     fn passed(deadline: Deadline) -> bool {
-        clock::monotonic_ns() >= deadline.0
+        clock::passed(deadline)
     }
     #[inline(always)]
     fn event(event: Event) {

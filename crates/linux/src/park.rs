@@ -1,13 +1,16 @@
 //! Sleeping: one futex in each task's record.
 
-use std::sync::atomic::{
-    AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
+use std::{
+    num::NonZeroU32,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
 use lockyard_core::{Deadline, Woken};
 use rustix::{
-    io::Errno,
+    io::{self, Errno},
     thread::futex::{self, Flags},
 };
 
@@ -35,21 +38,25 @@ pub fn park(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
 }
 
 fn sleep(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
-    let timeout = deadline.map(clock::timespec);
     while parker.load(Relaxed) == PARKED {
-        match futex::wait_bitset(
-            parker,
-            Flags::PRIVATE,
-            PARKED,
-            timeout.as_ref(),
-            std::num::NonZeroU32::MAX,
-        ) {
+        match wait(parker, PARKED, deadline) {
             Err(Errno::TIMEDOUT) => return Woken::TimedOut,
             Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => unreachable!("a futex wait on our own word failed: {error}"),
         }
     }
     Woken::Unparked
+}
+
+/// Sleeps in the kernel if the word holds `expected`.
+pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> io::Result<()> {
+    let clock = match deadline.is_some_and(clock::is_realtime) {
+        true => Flags::CLOCK_REALTIME,
+        false => Flags::empty(),
+    };
+    let timeout = deadline.map(clock::timespec);
+    let flags = Flags::PRIVATE | clock;
+    futex::wait_bitset(word, flags, expected, timeout.as_ref(), NonZeroU32::MAX)
 }
 
 /// Leaves a token and wakes the sleeper if there is one.

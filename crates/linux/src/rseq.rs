@@ -12,8 +12,8 @@ use std::{
     cell::Cell,
     hint, ptr,
     sync::atomic::{
-        AtomicBool, AtomicU32,
-        Ordering::{Acquire, Release, SeqCst},
+        AtomicBool, AtomicIsize, AtomicU32,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
         fence,
     },
     thread,
@@ -60,7 +60,22 @@ fn area() -> Option<*mut u8> {
 }
 
 /// The offset of the area that glibc registers for every thread.
+///
+/// It is looked up once: the dynamic linker's lock may be in the hands of a thread that
+/// loads a library and waits for the caller. Two that come at once find the same.
 fn glibc_offset() -> Option<isize> {
+    const UNKNOWN: isize = 0;
+    const NONE: isize = 1;
+    static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
+    let mut offset = OFFSET.load(Relaxed);
+    if offset == UNKNOWN {
+        offset = find_glibc_offset().unwrap_or(NONE);
+        OFFSET.store(offset, Relaxed); // it tells no more than itself
+    }
+    (offset != NONE).then_some(offset)
+}
+
+fn find_glibc_offset() -> Option<isize> {
     let symbol = |name: &std::ffi::CStr| {
         // SAFETY: the name is a C string; RTLD_DEFAULT is a valid handle.
         unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }

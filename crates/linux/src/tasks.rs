@@ -13,7 +13,7 @@ use std::{
     cell::Cell,
     ptr,
     sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
@@ -39,6 +39,10 @@ pub struct Record {
     pub cpu: AtomicU32,
     /// Odd while the thread is inside an announced guarded store.
     pub inside: AtomicU32,
+    /// The thread's handle, while its waits can be interrupted; else 0.
+    pub interruptible: AtomicUsize,
+    /// Whether somebody has interrupted one.
+    pub interrupted: AtomicBool,
     /// The next number in the list of free ones.
     free: AtomicU32,
 }
