@@ -1,0 +1,205 @@
+//! The condition variable: ours is its address, no more.
+//!
+//! Waiters stand in the process's table of queues, known by the address; so nothing of the
+//! object is touched to wait or to wake, and it may be destroyed as soon as its waiters are
+//! woken. Its bytes are the C library's, which initialises and destroys it: of them we read
+//! what its deadlines mean.
+//!
+//! Who waits with a mutex of ours waits in our queue, and with one of the C library's in
+//! its own. At any time all wait with the same mutex, so there are never both; and who
+//! signals, which does not know, signals both.
+//!
+//! # Cancellation
+//!
+//! A wait is a cancellation point. `pthread_cancel` also ends a wait of ours, and whoever
+//! finds its wait ended so takes the mutex again and then lets itself be cancelled: it is
+//! unwound from here, not from inside a lock. A waiter that was signalled as well returns,
+//! and is cancelled at the next such point: no signal is lost.
+
+use std::{ffi::c_int, mem, process, ptr, sync::atomic::AtomicU32};
+
+use libc::{EPERM, ETIMEDOUT, clockid_t, pthread_t, timespec};
+use lockyard_core::Deadline;
+use lockyard_linux::{futex, interrupt};
+
+use crate::{
+    layout,
+    mutex::{self, Mutex, pthread_mutex_lock, pthread_mutex_unlock},
+    next, ours,
+    time::Until,
+};
+
+/// What lies in a `pthread_cond_t` is the C library's.
+#[repr(C)]
+pub struct Cond([u64; 6]);
+
+const _: () = assert!(size_of::<Cond>() == size_of::<libc::pthread_cond_t>());
+
+unsafe extern "C-unwind" {
+    /// In the C library; it may unwind the thread.
+    fn pthread_testcancel();
+}
+
+/// How a wait ended.
+enum Ended {
+    With(c_int),
+    /// Somebody may have cancelled the thread.
+    Interrupted,
+}
+
+/// # Safety
+/// As POSIX has it, here and for all functions below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cond_wait(cond: *mut Cond, mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match mutex::may_wait(mutex) {
+            None => next::pthread_cond_wait(cond, mutex),
+            Some(may) => wait(cond, mutex, may, Ok(None)),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        let Some(may) = mutex::may_wait(mutex) else {
+            return next::pthread_cond_timedwait(cond, mutex, at);
+        };
+        let clock = match layout::is_monotonic(cond) {
+            true => libc::CLOCK_MONOTONIC,
+            false => libc::CLOCK_REALTIME,
+        };
+        wait(cond, mutex, may, Until { clock, at }.deadline().map(Some))
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    clock: clockid_t,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match mutex::may_wait(mutex) {
+            None => next::pthread_cond_clockwait(cond, mutex, clock, at),
+            Some(may) => wait(cond, mutex, may, Until { clock, at }.deadline().map(Some)),
+        }
+    }
+}
+
+/// Waits with a mutex of ours.
+///
+/// # Safety
+/// As for `pthread_cond_wait`.
+unsafe fn wait(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    may: bool,
+    deadline: Result<Option<Deadline>, c_int>,
+) -> c_int {
+    let deadline = match deadline {
+        Ok(deadline) if may => deadline,
+        Ok(_) => return EPERM,
+        Err(error) => return error,
+    };
+    interrupt::begin();
+    // SAFETY: it has no clause. It unwinds past frames that have nothing to drop.
+    unsafe { pthread_testcancel() };
+    // SAFETY: the caller's.
+    match unsafe { wait_interruptibly(cond, mutex, deadline) } {
+        Ended::With(code) => code,
+        Ended::Interrupted => {
+            // SAFETY: as above; and the thread has the mutex.
+            unsafe { pthread_testcancel() };
+            0 // it was an earlier one: a spurious wake-up
+        }
+    }
+}
+
+/// The wait, in which nothing cancels the thread.
+///
+/// # Safety
+/// As for `pthread_cond_wait`.
+unsafe fn wait_interruptibly(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    deadline: Option<Deadline>,
+) -> Ended {
+    let end = EndOnPanic;
+    // SAFETY: the caller's, who has the mutex.
+    let unlock = || unsafe {
+        pthread_mutex_unlock(mutex);
+    };
+    let woken = futex::wait_after(address(cond), unlock, deadline);
+    let interrupted = interrupt::came();
+    interrupt::end();
+    // SAFETY: the caller's: the mutex is there until the wait returns.
+    let taken = unsafe { pthread_mutex_lock(mutex) };
+    mem::forget(end);
+    match (woken, interrupted) {
+        (true, _) => Ended::With(taken),
+        (false, true) => Ended::Interrupted,
+        (false, false) => Ended::With(ETIMEDOUT),
+    }
+}
+
+/// While it lives, a panic ends the process: it would unwind into C.
+struct EndOnPanic;
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        process::abort();
+    }
+}
+
+/// What the queue of a condition variable is known by.
+fn address(cond: *mut Cond) -> *const AtomicU32 {
+    ptr::without_provenance(cond.addr())
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_signal(cond: *mut Cond) -> c_int {
+    // First, for it reads the object: whom we wake may destroy that.
+    // SAFETY: the caller's.
+    let done = unsafe { next::pthread_cond_signal(cond) };
+    if ours() {
+        futex::wake(address(cond), 1);
+    }
+    done
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut Cond) -> c_int {
+    // SAFETY: the caller's; first, as above.
+    let done = unsafe { next::pthread_cond_broadcast(cond) };
+    if ours() {
+        futex::wake(address(cond), u32::MAX);
+    }
+    done
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_cancel(thread: pthread_t) -> c_int {
+    // SAFETY: the caller's. It may unwind, when the caller cancels itself.
+    let done = unsafe { next::pthread_cancel(thread) };
+    interrupt::interrupt(thread);
+    done
+}

@@ -1,0 +1,187 @@
+//! Whether the C library's objects are as this library takes them to be.
+//!
+//! What a program's compiler has put into them cannot be asked for: the kinds in static
+//! initialisers, of which the versions are known. What the C library puts there it is
+//! asked to: objects are made for the purpose, and looked at.
+
+use std::{
+    ffi::{CStr, c_int},
+    mem::MaybeUninit,
+    str,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use crate::{cond, mutex, next, rwlock};
+
+/// The first and the last minor version of glibc 2 with objects like these.
+const KNOWN: [u32; 2] = [31, 42];
+
+/// Why the C library keeps its locks.
+pub enum Unknown {
+    Version,
+    Layout,
+}
+
+impl Unknown {
+    /// On standard error, for there is nobody to return it to.
+    pub fn say(&self) {
+        let why: &[&[u8]] = match self {
+            Self::Version => &[b"its version is not one of 2.31 to 2.42"],
+            Self::Layout => &[b"its locks are not laid out as those of its version"],
+        };
+        // SAFETY: it returns a C string that is there for ever.
+        let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+        let start: [&[u8]; 3] = [
+            b"lockyard: glibc ",
+            version.to_bytes(),
+            b" keeps its locks: ",
+        ];
+        for part in start.iter().chain(why).chain([&b"\n"[..]].iter()) {
+            // SAFETY: the part is that long.
+            unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+        }
+    }
+}
+
+/// # Errors
+/// Why our locks must not be put into the program's objects.
+pub fn check_version() -> Result<(), Unknown> {
+    // SAFETY: it returns a C string that is there for ever.
+    let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let minor = str::from_utf8(version.to_bytes())
+        .ok()
+        .and_then(|version| version.strip_prefix("2."))
+        .and_then(|minor| minor.split('.').next()?.parse::<u32>().ok());
+    let known = minor.is_some_and(|minor| (KNOWN[0]..=KNOWN[1]).contains(&minor));
+    if known { Ok(()) } else { Err(Unknown::Version) }
+}
+
+/// # Errors
+/// As [`check_version`].
+pub fn check_objects() -> Result<(), Unknown> {
+    let known = mutexes() && rwlocks() && find_clock();
+    if known { Ok(()) } else { Err(Unknown::Layout) }
+}
+
+/// Bytes for an object of the C library's, to be made and looked at.
+#[repr(C, align(16))]
+struct Probe([u32; 16]);
+
+impl Probe {
+    fn new() -> Self {
+        Self([0; 16])
+    }
+
+    /// Whether so many first words are zero, but for those.
+    fn is_zero_but(&self, words: usize, but: &[(usize, u32)]) -> bool {
+        (0..words).all(|at| {
+            let expected = but.iter().find(|(word, _)| *word == at);
+            expected.map_or(self.0[at] == 0, |(_, value)| self.0[at] == *value)
+        })
+    }
+}
+
+/// Has attributes set by a function of the C library's, or by none.
+macro_rules! with_attributes {
+    ($init:ident, $destroy:ident, $set:expr, |$attributes:ident| $make:expr) => {{
+        let mut attributes = MaybeUninit::zeroed();
+        // SAFETY: it is of the right type, and initialised before it is used.
+        unsafe {
+            libc::$init(attributes.as_mut_ptr());
+            let set: c_int = $set(attributes.as_mut_ptr());
+            let $attributes = attributes.as_ptr();
+            let made = set == 0 && $make == 0;
+            libc::$destroy(attributes.as_mut_ptr());
+            made
+        }
+    }};
+}
+
+/// The kind is in one word; all others are zero.
+fn mutexes() -> bool {
+    use libc::{
+        PTHREAD_MUTEX_ADAPTIVE_NP, PTHREAD_MUTEX_ERRORCHECK, PTHREAD_MUTEX_RECURSIVE,
+        PTHREAD_PROCESS_SHARED,
+    };
+    let words = size_of::<libc::pthread_mutex_t>() / 4;
+    let mut all = true;
+    for kind in [
+        PTHREAD_MUTEX_RECURSIVE,
+        PTHREAD_MUTEX_ERRORCHECK,
+        PTHREAD_MUTEX_ADAPTIVE_NP,
+    ] {
+        let mut probe = Probe::new();
+        all &= with_attributes!(
+            pthread_mutexattr_init,
+            pthread_mutexattr_destroy,
+            |attributes| libc::pthread_mutexattr_settype(attributes, kind),
+            |attributes| next::pthread_mutex_init((&raw mut probe).cast(), attributes)
+        );
+        all &= probe.is_zero_but(words, &[(mutex::KIND, kind as u32)]);
+    }
+    let mut probe = Probe::new();
+    all &= with_attributes!(
+        pthread_mutexattr_init,
+        pthread_mutexattr_destroy,
+        |attributes| libc::pthread_mutexattr_setpshared(attributes, PTHREAD_PROCESS_SHARED),
+        |attributes| next::pthread_mutex_init((&raw mut probe).cast(), attributes)
+    );
+    all && probe.0[mutex::KIND] > mutex::LAST_KIND
+}
+
+/// One word says that processes share it, another whom it prefers.
+fn rwlocks() -> bool {
+    let words = size_of::<libc::pthread_rwlock_t>() / 4;
+    let mut probe = Probe::new();
+    let mut all = with_attributes!(
+        pthread_rwlockattr_init,
+        pthread_rwlockattr_destroy,
+        |attributes| libc::pthread_rwlockattr_setkind_np(
+            attributes,
+            rwlock::WRITERS_FIRST.cast_signed()
+        ),
+        |attributes| next::pthread_rwlock_init((&raw mut probe).cast(), attributes)
+    );
+    all &= probe.is_zero_but(words, &[(rwlock::PREFERENCE, rwlock::WRITERS_FIRST)]);
+    let mut probe = Probe::new();
+    all &= with_attributes!(
+        pthread_rwlockattr_init,
+        pthread_rwlockattr_destroy,
+        |attributes| libc::pthread_rwlockattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED),
+        |attributes| next::pthread_rwlock_init((&raw mut probe).cast(), attributes)
+    );
+    all && probe.0[rwlock::SHARED] != 0 && probe.0[rwlock::PREFERENCE] == 0
+}
+
+/// Where a condition variable says that its deadlines are of `CLOCK_MONOTONIC`: the word,
+/// and the bit. Where that is has changed between versions.
+static CLOCK: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+
+fn find_clock() -> bool {
+    let mut probe = Probe::new();
+    let made = with_attributes!(
+        pthread_condattr_init,
+        pthread_condattr_destroy,
+        |attributes| libc::pthread_condattr_setclock(attributes, libc::CLOCK_MONOTONIC),
+        |attributes| libc::pthread_cond_init((&raw mut probe).cast(), attributes)
+    );
+    let words = size_of::<libc::pthread_cond_t>() / 4;
+    let Some(word) = probe.0.iter().position(|&word| word != 0) else {
+        return false;
+    };
+    let bit = probe.0[word];
+    CLOCK[0].store(word as u32, Relaxed); // constant from the first lock on
+    CLOCK[1].store(bit, Relaxed); // likewise
+    made && bit.is_power_of_two() && probe.is_zero_but(words, &[(word, bit)])
+}
+
+/// Whether the deadlines of a condition variable are moments of `CLOCK_MONOTONIC`.
+///
+/// # Safety
+/// `cond` points to one.
+pub unsafe fn is_monotonic(cond: *const cond::Cond) -> bool {
+    let [word, bit] = CLOCK.each_ref().map(|number| number.load(Relaxed));
+    // SAFETY: the word lies in the object; the C library changes it by atomic accesses.
+    let word = unsafe { AtomicU32::from_ptr(cond.cast_mut().cast::<u32>().add(word as usize)) };
+    word.load(Relaxed) & bit != 0
+}

@@ -1,0 +1,526 @@
+//! The mutex: ours in the first bytes of a `pthread_mutex_t`.
+//!
+//! | word | a mutex of ours | with priority inheritance | the C library's |
+//! |---|---|---|---|
+//! | 0..4 | the mutex | the mutex, and its first word of boosters in word 4 | its own |
+//! | 4 | its kind, as a static initialiser has it | | its kind, with a flag above these |
+//! | 5 | 0 | [`PI`] and its kind | its own: small, or 0 |
+//! | 6 | locks of a recursive one beyond the first | likewise | its own |
+//!
+//! So a static initialiser is a mutex of ours, and who makes one by attributes decides
+//! whose it is: what is robust, shared with other processes or has a ceiling is the C
+//! library's, each call anew.
+
+use std::{
+    ffi::c_int,
+    ptr,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use libc::{
+    EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, PTHREAD_MUTEX_ERRORCHECK,
+    PTHREAD_MUTEX_RECURSIVE, clockid_t, pthread_mutexattr_t, timespec,
+};
+use lockyard_core::{Deadline, Platform, RawMutex, RawPiMutex};
+use lockyard_linux::{Linux, LinuxPi};
+
+use crate::{next, ours, result, time::Until};
+
+/// The word of a `pthread_mutex_t` that has its kind.
+pub const KIND: usize = 4;
+/// The largest kind that is no flag: normal, recursive, errorcheck, adaptive.
+pub const LAST_KIND: u32 = 3;
+/// The kind of one that was destroyed: the C library answers for it.
+const DESTROYED: u32 = u32::MAX;
+/// The upper half of word 5 of one with priority inheritance.
+const PI: u32 = 0x5049_0000;
+
+/// What lies in a `pthread_mutex_t`.
+#[repr(C)]
+pub struct Mutex {
+    lock: RawMutex<Linux>,
+    kind: AtomicU32,
+    mark: AtomicU32,
+    more: AtomicU32,
+}
+
+type PiLock = RawPiMutex<LinuxPi>;
+
+const _: () = {
+    assert!(std::mem::offset_of!(Mutex, kind) == KIND * 4);
+    assert!(size_of::<Mutex>() <= size_of::<libc::pthread_mutex_t>());
+    // Its last word is padding: the mark.
+    assert!(size_of::<PiLock>() == std::mem::offset_of!(Mutex, more));
+    assert!(align_of::<Mutex>() <= align_of::<libc::pthread_mutex_t>());
+};
+
+/// How a mutex treats its owner that locks it again, and others that unlock it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Normal or adaptive: the first waits, the second is let.
+    Normal,
+    Recursive,
+    Errorcheck,
+}
+
+impl Kind {
+    const fn of(kind: u32) -> Self {
+        match kind as c_int {
+            PTHREAD_MUTEX_RECURSIVE => Self::Recursive,
+            PTHREAD_MUTEX_ERRORCHECK => Self::Errorcheck,
+            _ => Self::Normal,
+        }
+    }
+}
+
+/// Whose a mutex is.
+enum Whose<'a> {
+    Ours(Held<'a, RawMutex<Linux>>),
+    OursPi(Held<'a, PiLock>),
+    Libcs,
+}
+
+/// A mutex of ours, with what belongs to it.
+struct Held<'a, L> {
+    lock: &'a L,
+    kind: Kind,
+    /// Of a recursive mutex, in its owner's hands.
+    more: &'a AtomicU32,
+}
+
+/// What both locks do.
+trait Lock {
+    fn is_locked(&self) -> bool;
+    fn is_mine(&self) -> bool;
+    fn try_lock(&self) -> bool;
+    /// `false` when the caller has it.
+    fn lock_unless_mine(&self) -> bool;
+    fn lock_until(&self, deadline: Deadline) -> bool;
+    /// `false` when the caller does not have it.
+    fn unlock_if_mine(&self) -> bool;
+    /// Whether the caller has it now, which another has left to it to unlock.
+    fn take_over(&self) -> bool;
+}
+
+impl Lock for RawMutex<Linux> {
+    fn is_locked(&self) -> bool {
+        self.is_locked()
+    }
+    fn is_mine(&self) -> bool {
+        self.is_mine()
+    }
+    fn try_lock(&self) -> bool {
+        self.try_lock()
+    }
+    fn lock_unless_mine(&self) -> bool {
+        self.lock_unless_mine()
+    }
+    fn lock_until(&self, deadline: Deadline) -> bool {
+        self.lock_until(deadline)
+    }
+    fn unlock_if_mine(&self) -> bool {
+        // SAFETY: C has no guards.
+        unsafe { self.unlock_if_mine() }
+    }
+    fn take_over(&self) -> bool {
+        // SAFETY: who unlocks a normal mutex for another says that it was told to; a
+        // program that was not has two owners, as with the C library's.
+        unsafe { self.take_over() }
+    }
+}
+
+impl Lock for PiLock {
+    fn is_locked(&self) -> bool {
+        self.is_locked()
+    }
+    fn is_mine(&self) -> bool {
+        self.is_mine()
+    }
+    fn try_lock(&self) -> bool {
+        self.try_lock()
+    }
+    fn lock_unless_mine(&self) -> bool {
+        // With a deadline it does not end the process where the kernel finds a deadlock.
+        const NEVER: u64 = u64::MAX;
+        !self.is_mine() && self.lock_until(lockyard_linux::clock::monotonic(NEVER))
+    }
+    fn lock_until(&self, deadline: Deadline) -> bool {
+        self.lock_until(deadline)
+    }
+    fn unlock_if_mine(&self) -> bool {
+        let mine = self.is_mine();
+        if mine {
+            // SAFETY: the caller has it.
+            unsafe { self.unlock() };
+        }
+        mine
+    }
+    /// The kernel lends to the thread that the word names, and lets none but that unlock.
+    fn take_over(&self) -> bool {
+        false
+    }
+}
+
+impl Mutex {
+    /// Whether it is ours, of the normal kind.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        // Constant since it was initialised.
+        (self.kind.load(Relaxed) | self.mark.load(Relaxed)) == 0 && ours()
+    }
+
+    fn whose(&self) -> Whose<'_> {
+        let (kind, mark) = (self.kind.load(Relaxed), self.mark.load(Relaxed)); // likewise
+        let more = &self.more;
+        if !ours() {
+            Whose::Libcs
+        } else if mark & !LAST_KIND == PI {
+            // SAFETY: `pthread_mutex_init` has put such a lock there, and the object is
+            // valid as long as this reference, which the caller has.
+            let lock = unsafe { &*ptr::from_ref(self).cast::<PiLock>() };
+            let kind = Kind::of(mark & LAST_KIND);
+            Whose::OursPi(Held { lock, kind, more })
+        } else if kind <= LAST_KIND {
+            let (lock, kind) = (&self.lock, Kind::of(kind));
+            Whose::Ours(Held { lock, kind, more })
+        } else {
+            Whose::Libcs
+        }
+    }
+}
+
+impl<L: Lock> Held<'_, L> {
+    fn lock(&self) -> c_int {
+        if self.kind == Kind::Normal {
+            while !self.lock.lock_unless_mine() {
+                nap();
+            }
+            return 0;
+        }
+        if self.lock.is_mine() {
+            return self.lock_again(EDEADLK);
+        }
+        result(self.lock.lock_unless_mine(), EDEADLK)
+    }
+
+    fn try_lock(&self) -> c_int {
+        if self.lock.try_lock() {
+            0
+        } else if self.lock.is_mine() {
+            self.lock_again(EBUSY)
+        } else {
+            EBUSY
+        }
+    }
+
+    /// # Safety
+    /// As [`Until::deadline`].
+    unsafe fn lock_until(&self, until: Until) -> c_int {
+        if !until.has_clock() {
+            return EINVAL;
+        }
+        if self.lock.is_mine() && self.kind != Kind::Normal {
+            return self.lock_again(EDEADLK);
+        }
+        if self.lock.try_lock() {
+            return 0;
+        }
+        // SAFETY: the caller's.
+        match unsafe { until.deadline() } {
+            Ok(deadline) => result(self.lock.lock_until(deadline), ETIMEDOUT),
+            Err(error) => error,
+        }
+    }
+
+    /// Its owner locks it again; `error` unless it is recursive.
+    fn lock_again(&self, error: c_int) -> c_int {
+        if self.kind != Kind::Recursive {
+            return error;
+        }
+        let more = self.more.load(Relaxed).checked_add(1); // the owner's own
+        if let Some(more) = more {
+            self.more.store(more, Relaxed); // likewise
+        }
+        result(more.is_some(), EAGAIN)
+    }
+
+    fn unlock(&self) -> c_int {
+        if self.kind == Kind::Recursive && self.lock.is_mine() {
+            let more = self.more.load(Relaxed); // the owner's own
+            if more > 0 {
+                self.more.store(more - 1, Relaxed); // likewise
+                return 0;
+            }
+        }
+        if self.lock.unlock_if_mine() {
+            0
+        } else if self.kind == Kind::Normal {
+            unlock_for_another(self.lock)
+        } else {
+            EPERM
+        }
+    }
+}
+
+/// The owner waits for itself, until another thread unlocks the mutex for it: POSIX has it
+/// wait for ever, and programs have used that as a semaphore.
+#[cold]
+fn nap() {
+    const NAP_NS: u64 = 10_000_000;
+    Linux::park(Some(Linux::after(NAP_NS)));
+}
+
+/// A thread unlocks a normal mutex that it does not have: the owner has left that to it,
+/// or nobody has it.
+#[cold]
+#[inline(never)]
+fn unlock_for_another<L: Lock>(lock: &L) -> c_int {
+    if !lock.is_locked() || lock.take_over() && lock.unlock_if_mine() {
+        0
+    } else {
+        EPERM
+    }
+}
+
+/// Whether the caller may wait with the mutex: it must have one that knows its owner.
+/// `None` when that is for the C library to say.
+///
+/// # Safety
+/// As for `pthread_mutex_unlock`.
+pub unsafe fn may_wait(mutex: *mut Mutex) -> Option<bool> {
+    // SAFETY: it points to a mutex, as the caller says.
+    match unsafe { &*mutex }.whose() {
+        Whose::Ours(held) => Some(held.kind == Kind::Normal || held.lock.is_mine()),
+        Whose::OursPi(held) => Some(held.lock.is_mine()),
+        Whose::Libcs => None,
+    }
+}
+
+unsafe extern "C" {
+    fn pthread_mutexattr_gettype(attributes: *const pthread_mutexattr_t, kind: *mut c_int)
+    -> c_int;
+}
+
+/// What the attributes ask for: whether the C library must do it, whether it inherits
+/// priority, and the kind.
+///
+/// # Safety
+/// They are null or initialised.
+unsafe fn asked(attributes: *const pthread_mutexattr_t) -> (bool, bool, u32) {
+    let (mut kind, mut protocol, mut shared, mut robust): (c_int, _, _, _) = (0, 0, 0, 0);
+    if !attributes.is_null() {
+        // SAFETY: they are initialised, as the caller says; the numbers are writable.
+        unsafe {
+            pthread_mutexattr_gettype(attributes, &raw mut kind);
+            libc::pthread_mutexattr_getprotocol(attributes, &raw mut protocol);
+            libc::pthread_mutexattr_getpshared(attributes, &raw mut shared);
+            libc::pthread_mutexattr_getrobust(attributes.cast_mut(), &raw mut robust);
+        }
+    }
+    let libcs = protocol == libc::PTHREAD_PRIO_PROTECT || shared != 0 || robust != 0;
+    let kind = kind.cast_unsigned();
+    let inherits = protocol == libc::PTHREAD_PRIO_INHERIT;
+    (libcs || kind > LAST_KIND, inherits, kind)
+}
+
+/// # Safety
+/// As POSIX has it, here and for all functions below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_init(
+    mutex: *mut Mutex,
+    attributes: *const pthread_mutexattr_t,
+) -> c_int {
+    // SAFETY: the caller's.
+    let (libcs, inherits, kind) = unsafe { asked(attributes) };
+    if libcs || !ours() {
+        // SAFETY: the caller's.
+        return unsafe { next::pthread_mutex_init(mutex, attributes) };
+    }
+    let (kind, mark) = if inherits { (0, PI | kind) } else { (kind, 0) };
+    // SAFETY: the caller's.
+    unsafe { init(mutex, kind, mark) };
+    0
+}
+
+/// Makes an unlocked mutex of ours.
+///
+/// # Safety
+/// As for `pthread_mutex_init`.
+pub unsafe fn init(mutex: *mut Mutex, kind: u32, mark: u32) {
+    let unlocked = Mutex {
+        lock: RawMutex::new(),
+        kind: AtomicU32::new(kind),
+        mark: AtomicU32::new(mark),
+        more: AtomicU32::new(0),
+    };
+    // SAFETY: it is writable, of a pthread_mutex_t's size, and nobody uses it yet.
+    unsafe { mutex.write(unlocked) };
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's.
+    let object = unsafe { &*mutex };
+    let locked = match object.whose() {
+        Whose::Ours(held) => held.lock.is_locked(),
+        Whose::OursPi(held) => held.lock.is_locked(),
+        // SAFETY: the caller's.
+        Whose::Libcs => return unsafe { next::pthread_mutex_destroy(mutex) },
+    };
+    if !locked {
+        object.kind.store(DESTROYED, Relaxed); // nobody uses it any more
+        object.mark.store(0, Relaxed); // likewise
+    }
+    result(!locked, EBUSY)
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's.
+    let object = unsafe { &*mutex };
+    if object.is_plain() && object.lock.lock_unless_mine() {
+        return 0;
+    }
+    // SAFETY: the caller's.
+    unsafe { lock_other(mutex) }
+}
+
+/// Of any kind.
+///
+/// # Safety
+/// See above.
+#[cold]
+#[inline(never)]
+unsafe fn lock_other(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's.
+    match unsafe { &*mutex }.whose() {
+        Whose::Ours(held) => held.lock(),
+        Whose::OursPi(held) => held.lock(),
+        // SAFETY: the caller's.
+        Whose::Libcs => unsafe { next::pthread_mutex_lock(mutex) },
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's.
+    match unsafe { &*mutex }.whose() {
+        Whose::Ours(held) => held.try_lock(),
+        Whose::OursPi(held) => held.try_lock(),
+        // SAFETY: the caller's.
+        Whose::Libcs => unsafe { next::pthread_mutex_trylock(mutex) },
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, at: *const timespec) -> c_int {
+    let until = Until::realtime(at);
+    // SAFETY: the caller's.
+    unsafe {
+        match (*mutex).whose() {
+            Whose::Ours(held) => held.lock_until(until),
+            Whose::OursPi(held) => held.lock_until(until),
+            Whose::Libcs => next::pthread_mutex_timedlock(mutex, at),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_clocklock(
+    mutex: *mut Mutex,
+    clock: clockid_t,
+    at: *const timespec,
+) -> c_int {
+    let until = Until { clock, at };
+    // SAFETY: the caller's.
+    unsafe {
+        match (*mutex).whose() {
+            Whose::Ours(held) => held.lock_until(until),
+            Whose::OursPi(held) => held.lock_until(until),
+            Whose::Libcs => next::pthread_mutex_clocklock(mutex, clock, at),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's.
+    let object = unsafe { &*mutex };
+    // SAFETY: C has no guards.
+    if object.is_plain() && unsafe { object.lock.unlock_if_mine() } {
+        return 0;
+    }
+    // SAFETY: the caller's.
+    unsafe { unlock_other(mutex) }
+}
+
+/// Of any kind.
+///
+/// # Safety
+/// See above.
+#[cold]
+#[inline(never)]
+unsafe fn unlock_other(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's.
+    match unsafe { &*mutex }.whose() {
+        Whose::Ours(held) => held.unlock(),
+        Whose::OursPi(held) => held.unlock(),
+        // SAFETY: the caller's.
+        Whose::Libcs => unsafe { next::pthread_mutex_unlock(mutex) },
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_consistent(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's.
+    match unsafe { &*mutex }.whose() {
+        // SAFETY: the caller's.
+        Whose::Libcs => unsafe { next::pthread_mutex_consistent(mutex) },
+        _ => EINVAL,
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_getprioceiling(
+    mutex: *const Mutex,
+    ceiling: *mut c_int,
+) -> c_int {
+    // SAFETY: the caller's.
+    match unsafe { &*mutex }.whose() {
+        // SAFETY: the caller's.
+        Whose::Libcs => unsafe { next::pthread_mutex_getprioceiling(mutex, ceiling) },
+        _ => EINVAL,
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_setprioceiling(
+    mutex: *mut Mutex,
+    ceiling: c_int,
+    old: *mut c_int,
+) -> c_int {
+    // SAFETY: the caller's.
+    match unsafe { &*mutex }.whose() {
+        // SAFETY: the caller's.
+        Whose::Libcs => unsafe { next::pthread_mutex_setprioceiling(mutex, ceiling, old) },
+        _ => EINVAL,
+    }
+}

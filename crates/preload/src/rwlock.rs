@@ -1,0 +1,311 @@
+//! The reader-writer lock: ours in the first bytes of a `pthread_rwlock_t`.
+//!
+//! | word | a lock of ours | the C library's |
+//! |---|---|---|
+//! | 0..6 | the lock | its own |
+//! | 7 | 0 | not 0: processes share it |
+//! | 12 | what it prefers, as a static initialiser has it | likewise |
+//!
+//! By default a thread that reads may read again while a writer waits, and what a reader
+//! waits for may want to read: readers pass waiting writers, as with the C library. Where
+//! the program prefers writers, and promises not to read twice, they do not.
+
+use std::{
+    ffi::c_int,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use libc::{EBUSY, EDEADLK, EPERM, ETIMEDOUT, clockid_t, pthread_rwlockattr_t, timespec};
+use lockyard_core::{Deadline, RawRwLock};
+use lockyard_linux::Linux;
+
+use crate::{next, ours, result, time::Until};
+
+/// The word that says whether processes share it.
+pub const SHARED: usize = 7;
+/// The word that says whom it prefers.
+pub const PREFERENCE: usize = 12;
+/// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`: readers do not pass waiting writers.
+pub const WRITERS_FIRST: u32 = 2;
+
+/// What lies in a `pthread_rwlock_t`.
+#[repr(C)]
+pub struct Rwlock {
+    lock: RawRwLock<Linux>,
+    unused: u32,
+    shared: AtomicU32,
+    rest: [u32; 4],
+    preference: AtomicU32,
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(Rwlock, shared) == SHARED * 4);
+    assert!(std::mem::offset_of!(Rwlock, preference) == PREFERENCE * 4);
+    assert!(size_of::<Rwlock>() == size_of::<libc::pthread_rwlock_t>());
+    assert!(align_of::<Rwlock>() <= align_of::<libc::pthread_rwlock_t>());
+};
+
+impl Rwlock {
+    #[inline(always)]
+    fn is_ours(&self) -> bool {
+        self.shared.load(Relaxed) == 0 && ours() // constant since it was initialised
+    }
+
+    /// Whether readers pass waiting writers.
+    #[inline(always)]
+    fn is_recursive(&self) -> bool {
+        self.preference.load(Relaxed) != WRITERS_FIRST // likewise
+    }
+
+    fn try_read(&self) -> bool {
+        match self.is_recursive() {
+            true => self.lock.try_read_recursive(),
+            false => self.lock.try_read(),
+        }
+    }
+
+    fn read(&self) -> c_int {
+        if self.try_read() {
+            return 0;
+        }
+        if self.lock.is_mine() {
+            return EDEADLK;
+        }
+        match self.is_recursive() {
+            true => self.lock.read_recursive(),
+            false => self.lock.read(),
+        }
+        0
+    }
+
+    fn write(&self) -> c_int {
+        if self.lock.try_write() {
+            return 0;
+        }
+        if self.lock.is_mine() {
+            return EDEADLK;
+        }
+        self.lock.write();
+        0
+    }
+
+    /// # Safety
+    /// As [`Until::deadline`].
+    unsafe fn read_until(&self, until: Until) -> c_int {
+        let read = |deadline| match self.is_recursive() {
+            true => self.lock.read_recursive_until(deadline),
+            false => self.lock.read_until(deadline),
+        };
+        // SAFETY: the caller's.
+        unsafe { self.wait_until(until, read) }
+    }
+
+    /// # Safety
+    /// As [`Until::deadline`].
+    unsafe fn write_until(&self, until: Until) -> c_int {
+        // SAFETY: the caller's.
+        unsafe { self.wait_until(until, |deadline| self.lock.write_until(deadline)) }
+    }
+
+    /// A malformed deadline is refused even where it would not be waited for, as the C
+    /// library does.
+    ///
+    /// # Safety
+    /// As [`Until::deadline`].
+    unsafe fn wait_until(&self, until: Until, wait: impl FnOnce(Deadline) -> bool) -> c_int {
+        // SAFETY: the caller's.
+        match unsafe { until.deadline() } {
+            Err(error) => error,
+            Ok(_) if self.lock.is_mine() => EDEADLK,
+            Ok(deadline) => result(wait(deadline), ETIMEDOUT),
+        }
+    }
+
+    fn unlock(&self) -> c_int {
+        if self.lock.is_mine() {
+            // SAFETY: the caller is the writer.
+            unsafe { self.lock.unlock_write() };
+        } else if self.lock.is_locked() && !self.lock.is_write_locked() {
+            // SAFETY: the caller is one of the readers, or POSIX leaves open what happens.
+            unsafe { self.lock.unlock_read() };
+        } else {
+            return EPERM;
+        }
+        0
+    }
+}
+
+/// # Safety
+/// As POSIX has it, here and for all functions below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_init(
+    rwlock: *mut Rwlock,
+    attributes: *const pthread_rwlockattr_t,
+) -> c_int {
+    let (mut shared, mut preference) = (0, 0);
+    if !attributes.is_null() {
+        // SAFETY: they are initialised, as the caller says; the numbers are writable.
+        unsafe {
+            libc::pthread_rwlockattr_getpshared(attributes, &raw mut shared);
+            libc::pthread_rwlockattr_getkind_np(attributes, &raw mut preference);
+        }
+    }
+    if shared != 0 || !ours() {
+        // SAFETY: the caller's.
+        return unsafe { next::pthread_rwlock_init(rwlock, attributes) };
+    }
+    let unlocked = Rwlock {
+        lock: RawRwLock::new(),
+        unused: 0,
+        shared: AtomicU32::new(0),
+        rest: [0; 4],
+        preference: AtomicU32::new(preference.cast_unsigned()),
+    };
+    // SAFETY: it is writable, of a pthread_rwlock_t's size, and nobody uses it yet.
+    unsafe { rwlock.write(unlocked) };
+    0
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_destroy(rwlock: *mut Rwlock) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match (*rwlock).is_ours() {
+            true => 0,
+            false => next::pthread_rwlock_destroy(rwlock),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match (*rwlock).is_ours() {
+            true => (*rwlock).read(),
+            false => next::pthread_rwlock_rdlock(rwlock),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_tryrdlock(rwlock: *mut Rwlock) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match (*rwlock).is_ours() {
+            true => result((*rwlock).try_read(), EBUSY),
+            false => next::pthread_rwlock_tryrdlock(rwlock),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_timedrdlock(
+    rwlock: *mut Rwlock,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match (*rwlock).is_ours() {
+            true => (*rwlock).read_until(Until::realtime(at)),
+            false => next::pthread_rwlock_timedrdlock(rwlock, at),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_clockrdlock(
+    rwlock: *mut Rwlock,
+    clock: clockid_t,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match (*rwlock).is_ours() {
+            true => (*rwlock).read_until(Until { clock, at }),
+            false => next::pthread_rwlock_clockrdlock(rwlock, clock, at),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match (*rwlock).is_ours() {
+            true => (*rwlock).write(),
+            false => next::pthread_rwlock_wrlock(rwlock),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_trywrlock(rwlock: *mut Rwlock) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match (*rwlock).is_ours() {
+            true => result((*rwlock).lock.try_write(), EBUSY),
+            false => next::pthread_rwlock_trywrlock(rwlock),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_timedwrlock(
+    rwlock: *mut Rwlock,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match (*rwlock).is_ours() {
+            true => (*rwlock).write_until(Until::realtime(at)),
+            false => next::pthread_rwlock_timedwrlock(rwlock, at),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_clockwrlock(
+    rwlock: *mut Rwlock,
+    clock: clockid_t,
+    at: *const timespec,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match (*rwlock).is_ours() {
+            true => (*rwlock).write_until(Until { clock, at }),
+            false => next::pthread_rwlock_clockwrlock(rwlock, clock, at),
+        }
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
+    // SAFETY: the caller's.
+    unsafe {
+        match (*rwlock).is_ours() {
+            true => (*rwlock).unlock(),
+            false => next::pthread_rwlock_unlock(rwlock),
+        }
+    }
+}

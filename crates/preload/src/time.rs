@@ -1,0 +1,53 @@
+//! Deadlines as POSIX has them.
+
+use std::ffi::c_int;
+
+use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EINVAL, clockid_t, timespec};
+use lockyard_core::Deadline;
+use lockyard_linux::clock;
+
+/// A moment of one of the two clocks that a lock can wait by.
+#[derive(Clone, Copy)]
+pub struct Until {
+    pub clock: clockid_t,
+    pub at: *const timespec,
+}
+
+impl Until {
+    pub const fn realtime(at: *const timespec) -> Self {
+        Self {
+            clock: CLOCK_REALTIME,
+            at,
+        }
+    }
+
+    /// Whether a lock can wait by its clock.
+    pub fn has_clock(self) -> bool {
+        self.clock == CLOCK_REALTIME || self.clock == CLOCK_MONOTONIC
+    }
+
+    /// What lies before the clock's beginning has passed.
+    ///
+    /// # Errors
+    /// `EINVAL` when it is malformed.
+    ///
+    /// # Safety
+    /// `at` points to a `timespec`.
+    pub unsafe fn deadline(self) -> Result<Deadline, c_int> {
+        const SECOND: u64 = 1_000_000_000;
+        // SAFETY: as the caller says.
+        let at = unsafe { *self.at };
+        let nanos = u64::try_from(at.tv_nsec).map_err(|_| EINVAL)?;
+        if nanos >= SECOND || !self.has_clock() {
+            return Err(EINVAL);
+        }
+        let seconds = u64::try_from(at.tv_sec);
+        let ns = seconds.map_or(0, |seconds| {
+            seconds.saturating_mul(SECOND).saturating_add(nanos)
+        });
+        Ok(match self.clock {
+            CLOCK_MONOTONIC => clock::monotonic(ns),
+            _ => clock::realtime(ns),
+        })
+    }
+}
