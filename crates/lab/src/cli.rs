@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     calibrate, compare, explore, failure::Failure, futex_hash, locks, locktest, pi_stress,
-    reproduce, screen, torture, usage, validate,
+    reproduce, run, screen, torture, usage, validate,
 };
 
 /// The lab for sleeping locks: lists them, loads them, compares them.
@@ -38,15 +38,18 @@ enum Command {
     Calibrate(calibrate::Args),
     Validate(validate::Args),
     Reproduce(reproduce::Args),
+    Run(run::Args),
 }
 
 /// Parses `args`, does what they ask, and returns the exit status.
-pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let done = Cli::try_parse_from(&args)
         .map_err(|error| refused(error, &args))
         .and_then(|cli| {
-            stop_on_signal();
+            if !matches!(cli.command, Command::Run(_)) {
+                stop_on_signal(); // what is run has signals of its own
+            }
             match cli.command {
                 Command::Locks(args) => locks::run(&args),
                 Command::Locktest(args) => locktest::run(&args),
@@ -58,6 +61,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Command::Calibrate(args) => calibrate::run(&args),
                 Command::Validate(args) => validate::run(&args),
                 Command::Reproduce(args) => reproduce::run(&args),
+                Command::Run(args) => run::run(&args),
             }
         });
     match done {
@@ -102,6 +106,10 @@ fn report(failure: Failure) -> ExitCode {
         Failure::Usage(line) => {
             screen::log(&line);
             ExitCode::from(2)
+        }
+        Failure::NotStarted { line, status } => {
+            screen::log(&line);
+            ExitCode::from(status)
         }
         Failure::Check(line) => {
             screen::log(&line);

@@ -10,6 +10,8 @@ pub enum Failure {
     Usage(String),
     /// A lock misbehaved: one line that names it.
     Check(String),
+    /// A program could not be run: one line that names it, and the exit status for that.
+    NotStarted { line: String, status: u8 },
     /// Results could not be written.
     Output(io::Error),
 }

@@ -19,6 +19,7 @@ mod place;
 mod record;
 mod registry;
 mod reproduce;
+mod run;
 mod screen;
 mod simulation;
 mod torture;
@@ -29,5 +30,5 @@ mod values;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run(std::env::args_os())
+    cli::main(std::env::args_os())
 }

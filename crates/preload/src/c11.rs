@@ -17,9 +17,7 @@ const SUCCESS: c_int = 0;
 const BUSY: c_int = 1;
 const ERROR: c_int = 2;
 const TIMED_OUT: c_int = 4;
-const PLAIN: c_int = 0;
 const RECURSIVE: c_int = 1;
-const TIMED: c_int = 2;
 
 fn code(error: c_int) -> c_int {
     match error {
@@ -37,9 +35,6 @@ pub unsafe extern "C" fn mtx_init(mutex: *mut Mutex, kind: c_int) -> c_int {
     if !ours() {
         // SAFETY: the caller's.
         return unsafe { next::mtx_init(mutex, kind) };
-    }
-    if ![PLAIN, TIMED, PLAIN | RECURSIVE, TIMED | RECURSIVE].contains(&kind) {
-        return ERROR;
     }
     let kind = match kind & RECURSIVE != 0 {
         true => libc::PTHREAD_MUTEX_RECURSIVE,

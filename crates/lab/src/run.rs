@@ -1,0 +1,113 @@
+//! `lockyard run`.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::{ffi::OsStrExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::failure::Failure;
+
+/// What `crates/preload` builds.
+const LIBRARY: &str = "liblockyard_preload.so";
+
+/// What the dynamic linker parts the libraries by.
+const SEPARATORS: &[u8] = b": ";
+
+/// Run a program with its pthread locks replaced by ours
+///
+/// Its mutexes, condition variables and reader-writer locks become ours, and those of the
+/// programs that it starts; docs/preload.md says which stay. It takes the place of this
+/// command: the exit status and the signals are its own. Exit status 127 if there is no
+/// such program, 126 if it cannot be run, 2 bad usage.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Becomes the program; returns only when it cannot.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let Some((program, rest)) = args.command.split_first() else {
+        return Err(Failure::Usage(
+            "no program: lockyard run -- PROGRAM ARGUMENTS".into(),
+        ));
+    };
+    let library = library()?;
+    let preload = preload(&library, env::var_os("LD_PRELOAD").as_deref())?;
+    let error = Command::new(program)
+        .args(rest)
+        .env("LD_PRELOAD", preload)
+        .exec();
+    Err(not_started(program, &error))
+}
+
+/// The library beside this command, or where an installation has it.
+fn library() -> Result<PathBuf, Failure> {
+    let command = env::current_exe()?;
+    let beside = command.parent().unwrap_or(Path::new("/"));
+    let places = [beside.join(LIBRARY), beside.join("../lib").join(LIBRARY)];
+    places.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        Failure::Usage(format!(
+            "{LIBRARY} is neither in {} nor in ../lib from there: \
+             cargo build --release --package lockyard-preload makes it, cargo xtask install a faster one",
+            beside.display()
+        ))
+    })
+}
+
+/// The library before those that are preloaded already.
+fn preload(library: &Path, others: Option<&OsStr>) -> Result<OsString, Failure> {
+    let mut preload = library.as_os_str().to_owned();
+    if preload.as_bytes().iter().any(|b| SEPARATORS.contains(b)) {
+        return Err(Failure::Usage(format!(
+            "'{}' cannot be preloaded: use a path without spaces and colons",
+            library.display()
+        )));
+    }
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    Ok(preload)
+}
+
+/// As a shell says it, and env(1).
+fn not_started(program: &OsStr, error: &io::Error) -> Failure {
+    let missing = error.kind() == io::ErrorKind::NotFound;
+    Failure::NotStarted {
+        line: format!("'{}' cannot be run: {error}", program.display()),
+        status: if missing { 127 } else { 126 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_stay_preloaded() {
+        let with = |others: Option<&str>| {
+            let preload = preload(Path::new("/lib/a.so"), others.map(OsStr::new));
+            preload.ok().map(|text| text.into_string().unwrap())
+        };
+        assert_eq!(with(None).as_deref(), Some("/lib/a.so"));
+        assert_eq!(with(Some("")).as_deref(), Some("/lib/a.so"));
+        assert_eq!(
+            with(Some("b.so c.so")).as_deref(),
+            Some("/lib/a.so:b.so c.so")
+        );
+    }
+
+    #[test]
+    fn a_path_that_the_linker_would_part_is_refused() {
+        for path in ["/a b/c.so", "/a:b/c.so"] {
+            let refused = preload(Path::new(path), None);
+            assert!(matches!(refused, Err(Failure::Usage(line)) if line.contains(path)));
+        }
+    }
+}
