@@ -1,5 +1,5 @@
-//! Installs the C libraries: headers, the shared and the static one, and what
-//! pkg-config and CMake find them by.
+//! Installs the C libraries: headers, the shared and the static one, what pkg-config and
+//! CMake find them by, and the library for preloading.
 
 use std::{
     fs,
@@ -11,13 +11,15 @@ use std::{
 use anyhow::{Context, ensure};
 
 const CRATE: &str = "crates/capi";
+/// What `lockyard run` preloads.
+const PRELOAD: &str = "liblockyard_preload.so";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What a program must link that links the static library: what
 /// `rustc --print native-static-libs` says, but for the C library itself.
 const STATIC_LIBS: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl";
 
-/// The shared library's accesses to thread-locals are most of what its locks cost: by
+/// A shared library's accesses to thread-locals are most of what its locks cost: by
 /// default each calls the dynamic linker. The initial-exec model reads them directly, from
 /// the space that glibc keeps for libraries that are opened at run time (of 1.6 KB, these
 /// take 0.8). The compiler has no stable option for that, so it is told to take an unstable
@@ -44,6 +46,7 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
         )?;
     }
     copy(&built.join("liblockyard.a"), &lib.join("liblockyard.a"))?;
+    copy(&built.join(PRELOAD), &lib.join(PRELOAD))?;
     let shared = format!("liblockyard.so.{VERSION}");
     copy(&built.join("liblockyard.so"), &lib.join(&shared))?;
     link(&shared, &lib.join("liblockyard.so.0"))?; // its soname: crates/capi/build.rs
@@ -71,7 +74,13 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
 fn build(root: &Path, debug: bool) -> anyhow::Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--package", "lockyard-capi"]);
+    cargo.args(["build", "--quiet"]);
+    cargo.args([
+        "--package",
+        "lockyard-capi",
+        "--package",
+        "lockyard-preload",
+    ]);
     if !debug {
         cargo.arg("--release").envs(OPTIMISED);
     }

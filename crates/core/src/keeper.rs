@@ -139,16 +139,23 @@ impl Keeper {
         self.took.set(took);
         let Some(lock) = lock else { return };
         let streak = &self.streaks[slot(lock)];
-        if streak.lock.get() != lock {
+        if streak.lock.get() != lock || streak.mark.get() == took {
+            self.begins_or_lasts(lock, now);
+        }
+    }
+
+    /// One call to both, so that what stands in the caller's code is small.
+    #[cold]
+    #[inline(never)]
+    fn begins_or_lasts(&self, lock: usize, now: impl Fn() -> u64) {
+        if self.streaks[slot(lock)].lock.get() != lock {
             self.begins(lock);
-        } else if streak.mark.get() == took {
+        } else {
             self.lasts(lock, now());
         }
     }
 
     /// A streak begins.
-    #[cold]
-    #[inline(never)]
     fn begins(&self, lock: usize) {
         if self.keeps(lock) {
             self.revoked(slot(lock));
@@ -166,8 +173,6 @@ impl Keeper {
 
     /// A streak is long enough to take the time, or to earn a reservation if it
     /// was quick enough.
-    #[cold]
-    #[inline(never)]
     fn lasts(&self, lock: usize, now: u64) {
         let streak = &self.streaks[slot(lock)];
         let length = EARNS - TIMED + streak.more.get();

@@ -112,12 +112,14 @@ impl Lock for RawMutex<Linux> {
     fn try_lock(&self) -> bool {
         self.try_lock()
     }
+    #[inline(always)]
     fn lock_unless_mine(&self) -> bool {
         self.lock_unless_mine()
     }
     fn lock_until(&self, deadline: Deadline) -> bool {
         self.lock_until(deadline)
     }
+    #[inline(always)]
     fn unlock_if_mine(&self) -> bool {
         // SAFETY: C has no guards.
         unsafe { self.unlock_if_mine() }
@@ -162,13 +164,14 @@ impl Lock for PiLock {
 }
 
 impl Mutex {
-    /// Whether it is ours, of the normal kind.
+    /// Whether it is of the normal kind, and nobody's but ours.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         // Constant since it was initialised.
-        (self.kind.load(Relaxed) | self.mark.load(Relaxed)) == 0 && ours()
+        (self.kind.load(Relaxed) | self.mark.load(Relaxed)) == 0
     }
 
+    #[inline(always)]
     fn whose(&self) -> Whose<'_> {
         let (kind, mark) = (self.kind.load(Relaxed), self.mark.load(Relaxed)); // likewise
         let more = &self.more;
@@ -190,6 +193,7 @@ impl Mutex {
 }
 
 impl<L: Lock> Held<'_, L> {
+    #[inline(always)]
     fn lock(&self) -> c_int {
         if self.kind == Kind::Normal {
             while !self.lock.lock_unless_mine() {
@@ -197,10 +201,10 @@ impl<L: Lock> Held<'_, L> {
             }
             return 0;
         }
-        if self.lock.is_mine() {
-            return self.lock_again(EDEADLK);
+        match self.lock.lock_unless_mine() {
+            true => 0,
+            false => self.lock_again(EDEADLK),
         }
-        result(self.lock.lock_unless_mine(), EDEADLK)
     }
 
     fn try_lock(&self) -> c_int {
@@ -244,13 +248,12 @@ impl<L: Lock> Held<'_, L> {
         result(more.is_some(), EAGAIN)
     }
 
+    #[inline(always)]
     fn unlock(&self) -> c_int {
-        if self.kind == Kind::Recursive && self.lock.is_mine() {
-            let more = self.more.load(Relaxed); // the owner's own
-            if more > 0 {
-                self.more.store(more - 1, Relaxed); // likewise
-                return 0;
-            }
+        let more = self.more.load(Relaxed); // the owner's own, or checked
+        if more > 0 && self.lock.is_mine() {
+            self.more.store(more - 1, Relaxed); // likewise
+            return 0;
         }
         if self.lock.unlock_if_mine() {
             0
@@ -382,7 +385,8 @@ pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let object = unsafe { &*mutex };
-    if object.is_plain() && object.lock.lock_unless_mine() {
+    // What is reserved for the caller is ours.
+    if object.is_plain() && (object.lock.retake() || ours() && object.lock.lock_unless_mine()) {
         return 0;
     }
     // SAFETY: the caller's.
@@ -393,7 +397,6 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
 ///
 /// # Safety
 /// See above.
-#[cold]
 #[inline(never)]
 unsafe fn lock_other(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
@@ -459,7 +462,10 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let object = unsafe { &*mutex };
     // SAFETY: C has no guards.
-    if object.is_plain() && unsafe { object.lock.unlock_if_mine() } {
+    let unlocked = || unsafe {
+        object.lock.unlock_kept() || ours() && object.lock.unlock_if_mine() // as above
+    };
+    if object.is_plain() && unlocked() {
         return 0;
     }
     // SAFETY: the caller's.
@@ -470,7 +476,6 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
 ///
 /// # Safety
 /// See above.
-#[cold]
 #[inline(never)]
 unsafe fn unlock_other(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.

@@ -57,6 +57,7 @@ impl Rwlock {
         self.preference.load(Relaxed) != WRITERS_FIRST // likewise
     }
 
+    #[inline(always)]
     fn try_read(&self) -> bool {
         match self.is_recursive() {
             true => self.lock.try_read_recursive(),
@@ -64,10 +65,17 @@ impl Rwlock {
         }
     }
 
+    #[inline(always)]
     fn read(&self) -> c_int {
         if self.try_read() {
             return 0;
         }
+        self.wait_to_read()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_to_read(&self) -> c_int {
         if self.lock.is_mine() {
             return EDEADLK;
         }
@@ -78,10 +86,17 @@ impl Rwlock {
         0
     }
 
+    #[inline(always)]
     fn write(&self) -> c_int {
         if self.lock.try_write() {
             return 0;
         }
+        self.wait_to_write()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_to_write(&self) -> c_int {
         if self.lock.is_mine() {
             return EDEADLK;
         }
@@ -121,6 +136,7 @@ impl Rwlock {
         }
     }
 
+    #[inline(always)]
     fn unlock(&self) -> c_int {
         if self.lock.is_mine() {
             // SAFETY: the caller is the writer.

@@ -11,8 +11,29 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// already.
     #[inline]
     pub fn lock_unless_mine(&self) -> bool {
-        let taken = self.body.retake() || self.body.take(P::me());
-        taken || !self.is_mine() && self.lock_contended(None)
+        self.retake() || self.body.take(P::me()) || self.wait_unless_mine()
+    }
+
+    /// Takes the mutex if it is reserved for the caller.
+    #[inline(always)]
+    pub fn retake(&self) -> bool {
+        self.body.retake()
+    }
+
+    /// Releases the mutex if it stays reserved for the caller: `false` also where the caller
+    /// does not hold it.
+    ///
+    /// # Safety
+    /// As [`RawMutex::unlock_if_mine`].
+    #[inline(always)]
+    pub unsafe fn unlock_kept(&self) -> bool {
+        P::keeps(self.body.address()) && self.body.release_kept()
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[inline(never)]
+    fn wait_unless_mine(&self) -> bool {
+        !self.is_mine() && self.lock_contended(None)
     }
 
     /// Releases the mutex; `false` when the caller does not hold it.

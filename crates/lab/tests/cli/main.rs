@@ -8,6 +8,7 @@ mod futex_hash;
 mod locktest;
 mod pi_stress;
 mod reproduce;
+mod run;
 mod signals;
 mod sim;
 mod torture;

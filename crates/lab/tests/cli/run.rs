@@ -1,0 +1,86 @@
+//! `lockyard run`, with a stand-in for the library: what a program's locks do then is for
+//! the tests of crates/preload.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use crate::{text, usage::refused};
+
+/// The command in a directory of its own, with the library beside it or not.
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(library: bool) -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let place = Self { directory };
+        fs::hard_link(env!("CARGO_BIN_EXE_lockyard"), place.at("lockyard")).unwrap();
+        if library {
+            fs::write(place.at("liblockyard_preload.so"), "no library").unwrap();
+        }
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(self.at("lockyard"));
+        command.arg("run").args(args).env("LD_PRELOAD", "");
+        command.output().expect("it starts")
+    }
+}
+
+#[test]
+fn the_program_ends_as_itself() {
+    let place = Place::new(true);
+    let library = place.at("liblockyard_preload.so");
+    let shown = place.run(&[
+        "--",
+        "sh",
+        "-c",
+        "echo $LD_PRELOAD \"$@\"",
+        "sh",
+        "-x",
+        "--",
+    ]);
+    let expected = format!("{} -x --\n", library.display());
+    assert_eq!(text(&shown.stdout), expected);
+    assert_eq!(shown.status.code(), Some(0));
+    let ended = place.run(&["sh", "-c", "exit 7"]);
+    assert_eq!(ended.status.code(), Some(7));
+    let killed = place.run(&["sh", "-c", "kill -TERM $$"]);
+    assert_eq!(killed.status.signal(), Some(15));
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_named() {
+    let place = Place::new(true);
+    for (program, status) in [("/nonexistent", 127), ("/etc/passwd", 126)] {
+        let output = place.run(&["--", program]);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{err}");
+        assert!(err.contains(&format!("lockyard: '{program}' cannot be run")));
+    }
+}
+
+#[test]
+fn a_missing_library_gets_one_line_that_says_how_to_build_it() {
+    let output = Place::new(false).run(&["true"]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(err.contains("cargo build --release --package lockyard-preload"));
+}
+
+#[test]
+fn bad_usage_is_refused() {
+    assert!(refused(&["run"]).contains("no program"));
+    assert!(refused(&["run", "--stat", "true"]).contains("'--stat'"));
+}
