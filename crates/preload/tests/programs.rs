@@ -24,19 +24,23 @@ fn has(program: &str) -> bool {
     has
 }
 
-fn output(command: &mut Command) -> String {
+/// What it prints: on standard output, and on standard error.
+fn outputs(command: &mut Command) -> [String; 2] {
     let Output {
         status,
         stdout,
         stderr,
     } = command.output().expect("it starts");
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&stdout),
-        String::from_utf8_lossy(&stderr),
-    );
-    assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
+    let printed = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(status.success(), "{command:?}: {status}\n{printed:?}");
+    printed
+}
+
+/// What it prints, on standard output alone.
+fn output(command: &mut Command) -> String {
+    let [stdout, stderr] = outputs(command);
     assert_eq!(stderr, "", "{command:?}");
-    stdout.into_owned()
+    stdout
 }
 
 /// The library, built once for all tests.
@@ -108,6 +112,24 @@ fn the_types_of_cpp_are_ours() {
         let said = same(&program, &[]);
         assert!(said.starts_with("scoped_lock 8000\n"), "{said}");
     }
+}
+
+#[test]
+fn an_unknown_glibc_keeps_its_locks() {
+    let library_of = ["cc", "-shared", "-fPIC"];
+    let (Some(unknown), Some(program)) = (
+        compiled(&library_of, &["unknown.c"]),
+        compiled(&["cc"], &["one.c"]),
+    ) else {
+        return;
+    };
+    let preload = format!("{}:{}", library().display(), unknown.display());
+    let printed = outputs(Command::new(&program).env("LD_PRELOAD", preload));
+    let why = "lockyard: glibc 2.99 keeps its locks: its version is not one of 2.31 to 2.42\n";
+    assert_eq!(printed, ["they are glibc's\n", why]);
+    assert_eq!(output(&mut Command::new(&program)), "they are glibc's\n");
+    let ours = output(Command::new(&program).env("LD_PRELOAD", library()));
+    assert_eq!(ours, "they are ours\n");
 }
 
 #[test]
