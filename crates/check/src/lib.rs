@@ -49,6 +49,7 @@ mod explore;
 mod fiber;
 mod memory;
 mod op;
+mod paging;
 mod timeline;
 mod tracked;
 mod trail;
@@ -56,6 +57,7 @@ mod word;
 mod world;
 
 pub use explore::{Explorer, Failure, Report, Wakes};
+pub use paging::memory;
 pub use tracked::Tracked;
 pub use word::{CheckWord, afterwards, fence, free, history, limit_whims, name, spawn};
 pub use world::{

@@ -50,6 +50,8 @@
 
 mod glance;
 mod key;
+pub mod lookup;
+pub mod memory;
 mod queue;
 mod shared;
 

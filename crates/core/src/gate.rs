@@ -128,6 +128,20 @@ impl<P: Platform> Gate<P> {
         }
     }
 
+    /// Enters, but who finds the gate closed sleeps at once: for sections in which the
+    /// holder may wait. The caller must call [`Gate::unlock`].
+    pub(crate) fn lock_asleep(&self) {
+        if P::OWN_GATES {
+            P::lock_gate(&self.word, true);
+            return;
+        }
+        while !self.try_lock() {
+            if self.push(P::me(), 0) {
+                await_pop::<P>(P::me());
+            }
+        }
+    }
+
     /// Becomes a visitor; `None` when the gate is free.
     pub(crate) fn visit(&self) -> Option<Visit> {
         let me = P::me();

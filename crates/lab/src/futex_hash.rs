@@ -7,6 +7,7 @@ use lockyard_linux::futex::{
     shared::{self, Region},
 };
 use lockyard_torture::{
+    Native,
     futexhash::{self, Memory, Report, WRONG},
     interrupted,
 };
@@ -77,7 +78,7 @@ const OURS: Kind = Kind {
     words: |count| futexhash::words(Memory::Anonymous, count),
     run: |threads, words, slice| {
         let wait = |word: &AtomicU32| ours::wait(word, WRONG, None) == Waited::Changed;
-        futexhash::run(threads, words, slice, wait)
+        on_threads(threads, words, slice, wait)
     },
 };
 
@@ -94,14 +95,14 @@ const OURS_SHARED: Kind = Kind {
     words: |count| Ok(Box::leak(Box::new(Region::open(Region::file(count)?)?)).words()),
     run: |threads, words, slice| {
         let wait = |word: &AtomicU32| shared::wait(word, WRONG, None) == Waited::Changed;
-        futexhash::run(threads, words, slice, wait)
+        on_threads(threads, words, slice, wait)
     },
 };
 
 const OURS_SHARED_WAKE: Kind = Kind {
     lock: "futex-shared-wake",
     run: |threads, words, slice| {
-        futexhash::run(threads, words, slice, |word| shared::wake(word, 1) == 0)
+        on_threads(threads, words, slice, |word| shared::wake(word, 1) == 0)
     },
     ..OURS_SHARED
 };
@@ -124,7 +125,7 @@ const SHARED_FILE_WAKE: Kind = Kind {
     lock: "kernel-shared-file-wake",
     run: |threads, words, slice| {
         let wake = |word: &AtomicU32| futex::wake(word, Flags::empty(), 1) == Ok(0);
-        futexhash::run(threads, words, slice, wake)
+        on_threads(threads, words, slice, wake)
     },
     ..SHARED_FILE
 };
@@ -140,7 +141,18 @@ const RIVALS: [(Kind, Kind); 5] = [
 
 fn in_kernel(threads: usize, words: &[AtomicU32], slice: Duration, flags: Flags) -> Report {
     let wait = |word: &AtomicU32| futex::wait(word, flags, WRONG, None) == Err(Errno::AGAIN);
-    futexhash::run(threads, words, slice, wait)
+    on_threads(threads, words, slice, wait)
+}
+
+/// Each thread has its part of the words.
+fn on_threads(
+    threads: usize,
+    words: &[AtomicU32],
+    slice: Duration,
+    wait: impl Fn(&AtomicU32) -> bool + Sync,
+) -> Report {
+    let parts: Vec<_> = words.chunks_exact(words.len() / threads).collect();
+    futexhash::run::<Native, _>(&parts, slice, &|_| 0, &wait)
 }
 
 /// Measures each kind of futex, a slice of time after the other.

@@ -99,6 +99,8 @@ impl Cost {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]
@@ -110,6 +112,7 @@ mod tests {
             accesses: 1_234,
             spent: vec![[10_000, 0, 2_000_000, 0, 4_000], [30_000, 8_000, 0, 0, 0]],
             events: [0; _],
+            lines: BTreeMap::new(),
         };
         let text = Simulation::new("m", &stats, 4).text("Threads = 2");
         let lines: Vec<_> = text.lines().collect();

@@ -48,6 +48,8 @@ struct Line {
     watchers: Vec<Watcher>,
     /// When to look for watchers that have gone.
     crowded: usize,
+    /// How long tasks have waited for it.
+    waited: Picos,
 }
 
 /// Every line of memory that somebody has touched.
@@ -83,6 +85,19 @@ impl Cache {
             self.lines.push(Line::default());
         }
         line
+    }
+
+    /// A task has waited so long for a line.
+    #[inline]
+    pub(crate) fn waited(&mut self, line: LineId, time: Picos) {
+        self.lines[line].waited += time;
+    }
+
+    /// The address of each line that somebody has waited for, and how long.
+    pub(crate) fn waits(&self) -> impl Iterator<Item = (usize, Picos)> {
+        let all = self.numbers.iter();
+        let waits = all.map(|(address, &line)| (address * LINE, self.lines[line].waited));
+        waits.filter(|(_, waited)| *waited > 0)
     }
 
     /// A core wants to read a line.

@@ -8,7 +8,7 @@
 //! wait: its store buffer does. A read-modify-write waits for the buffer. So
 //! memory is sequentially consistent, and the time is that of a store buffer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use fastrand::Rng;
 use fixedbitset::FixedBitSet;
@@ -22,7 +22,7 @@ use crate::{
     cache::{Access, Cache, LineId},
     machine::{Costs, Machine, Picos},
     pace::Pace,
-    scheduler::{CpuState, Fleet, Policy, Spec},
+    scheduler::{Buffer, CpuState, Fleet, Policy, Spec},
     smt::CoreState,
     spin::Spin,
     timeline::{Names, Timeline},
@@ -408,27 +408,53 @@ impl Engine {
         match kind {
             Kind::Load => match self.cache.read(topology, costs, line, core, now) {
                 Access::Hit => self.advance(now + hit, Spending::Compute),
-                Access::At(at) => self.advance(at.max(now) + hit, Spending::Cache),
+                Access::At(at) => {
+                    let at = at.max(now);
+                    self.cache.waited(line, at - now);
+                    self.advance(at + hit, Spending::Cache)
+                }
             },
             Kind::Store => {
                 let at = match self.cache.write(topology, costs, line, core, now) {
                     Access::Hit => now,
                     Access::At(at) => at.max(now),
                 };
-                let drained = &mut self.fleet.cpus[cpu].drained;
-                *drained = at.max(*drained);
+                let buffer = &mut self.fleet.cpus[cpu].buffer;
+                if at > buffer.drained {
+                    *buffer = Buffer { drained: at, line };
+                }
                 self.alert_watchers(line, at);
                 self.advance(now + hit, Spending::Compute)
             }
             Kind::Update => {
-                let begin = now.max(self.fleet.cpus[cpu].drained);
-                match self.cache.write(topology, costs, line, core, begin) {
+                let buffer = self.fleet.cpus[cpu].buffer;
+                let begin = now.max(buffer.drained);
+                let access = self.cache.write(topology, costs, line, core, begin);
+                if begin > now {
+                    self.cache.waited(buffer.line, begin - now);
+                }
+                match access {
                     Access::Hit if begin == now => self.advance(now + locked, Spending::Compute),
                     Access::Hit => self.advance(begin + locked, Spending::Cache),
-                    Access::At(at) => self.advance(at.max(begin) + locked, Spending::Cache),
+                    Access::At(at) => {
+                        let at = at.max(begin);
+                        self.cache.waited(line, at - begin);
+                        self.advance(at + locked, Spending::Cache)
+                    }
                 }
             }
         }
+    }
+
+    /// How long tasks waited for the lines of what has a name.
+    pub(crate) fn lines_waited_for(&self) -> BTreeMap<&'static str, Picos> {
+        let mut all = BTreeMap::new();
+        for (line, waited) in self.cache.waits() {
+            if let Some(name) = self.names.in_line(line) {
+                *all.entry(name).or_default() += waited;
+            }
+        }
+        all
     }
 
     /// The active task's read-modify-write has been made.

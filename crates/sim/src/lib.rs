@@ -28,6 +28,7 @@ mod control;
 mod engine;
 mod machine;
 mod pace;
+mod paging;
 mod placement;
 mod priority;
 mod scheduler;
@@ -38,14 +39,16 @@ mod timeline;
 mod topology;
 mod world;
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use lockyard_core::Event;
 use lockyard_fiber::{Fiber, Stop};
 
 pub use control::{busy, confine, cpus, exempt, rests};
 pub use engine::{SPENDINGS, Spending};
-pub use machine::{Costs, Hypervisor, Machine, Picos, Quota, Refused, UserSpace};
+pub use lockyard_paging::{Paging, Sizes};
+pub use machine::{Costs, Hypervisor, Kernel, Machine, Picos, Quota, Refused, UserSpace};
+pub use paging::{new_memory, system_call};
 pub use priority::{runs_at, set_policy, set_policy_of};
 pub use scheduler::{Policy, Spec};
 pub use schedules::Strategy;
@@ -90,6 +93,8 @@ pub struct Stats {
     pub spent: Vec<[Picos; SPENDINGS]>,
     /// How often the locks took each rare path, by [`Event`].
     pub events: [u64; Event::ALL.len()],
+    /// How long tasks waited for the cache lines of what has a [`name`], all together.
+    pub lines: BTreeMap<&'static str, Picos>,
 }
 
 /// Why a simulation did not end.
@@ -186,6 +191,7 @@ fn run(
     let tasks = 0..engine.tasks.len();
     assert!(!tasks.is_empty(), "a simulation without tasks");
     world::install(engine);
+    paging::name_parts();
     let body = &body;
     let mut fibers: Vec<_> = tasks.map(|task| Fiber::new(move || body(task))).collect();
     let (stopped_ps, failure) = drive(&mut fibers, until);
@@ -201,6 +207,7 @@ fn run(
         accesses: engine.accesses,
         spent: engine.tasks.iter().map(|task| task.spent).collect(),
         events: engine.events,
+        lines: engine.lines_waited_for(),
     };
     let timeline = engine.timeline.unwrap_or_default();
     (failure.map_or(Ok(stats), Err), timeline)

@@ -42,6 +42,7 @@ pub struct MachineFile {
     memory: MemoryFile,
     scheduler: SchedulerFile,
     user_space: Option<UserSpaceFile>,
+    kernel: Option<KernelFile>,
     quota: Option<QuotaFile>,
     hypervisor: Option<HypervisorFile>,
 }
@@ -102,6 +103,14 @@ struct UserSpaceFile {
     ask: Param,
     off_cpu_seen: Param,
     spin_budget: Param,
+}
+
+/// For a machine whose tasks make system calls.
+#[derive(Clone, Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct KernelFile {
+    system_call: Param,
+    walk: Param,
 }
 
 #[derive(Clone, Deserialize, Debug)]
@@ -203,6 +212,8 @@ pub struct Costs {
     pub quiesce: Picos,
     /// What user space does not have of a kernel; `None` in a kernel.
     pub user_space: Option<UserSpace>,
+    /// What system calls and page tables cost; `None` where that is nothing.
+    pub kernel: Option<Kernel>,
 }
 
 impl Costs {
@@ -223,6 +234,15 @@ pub struct UserSpace {
     pub off_cpu_seen: Picos,
     /// How long a task spins at a stretch.
     pub spin_budget: Picos,
+}
+
+/// What a futex's system call costs besides its accesses of shared memory.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Kernel {
+    /// A system call that does nothing.
+    pub system_call: Picos,
+    /// Finding the page that an address maps to.
+    pub walk: Picos,
 }
 
 /// At most so much CPU time in each period (the kernel's CFS_BANDWIDTH).
@@ -476,6 +496,18 @@ impl Reader<'_> {
                 .as_ref()
                 .map(|user| self.user_space(user))
                 .transpose()?,
+            kernel: file
+                .kernel
+                .as_ref()
+                .map(|kernel| self.kernel(kernel))
+                .transpose()?,
+        })
+    }
+
+    fn kernel(&self, file: &KernelFile) -> Result<Kernel, Refused> {
+        Ok(Kernel {
+            system_call: self.time(&file.system_call)?,
+            walk: self.time(&file.walk)?,
         })
     }
 

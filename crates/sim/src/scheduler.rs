@@ -15,6 +15,7 @@ use std::{
 use fixedbitset::FixedBitSet;
 
 use crate::{
+    cache::LineId,
     agenda::{Happening, TaskIndex},
     engine::{Engine, Pending, Spending, State, Task, scaled},
     machine::{Costs, Picos},
@@ -78,6 +79,15 @@ struct FairQueue {
     min_vruntime: Picos,
 }
 
+/// A CPU's store buffer.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Buffer {
+    /// When it is empty.
+    pub(crate) drained: Picos,
+    /// The line that it then waits for.
+    pub(crate) line: LineId,
+}
+
 /// A CPU.
 #[derive(Default)]
 pub(crate) struct CpuState {
@@ -95,8 +105,7 @@ pub(crate) struct CpuState {
     ticking: bool,
     /// The hypervisor has it until then.
     stolen_until: Picos,
-    /// When its store buffer is empty.
-    pub(crate) drained: Picos,
+    pub(crate) buffer: Buffer,
     /// Its share of the core that it competes for, in thousandths.
     pub(crate) activity: u32,
 }

@@ -85,8 +85,8 @@ pub(crate) fn ask<R>(question: impl FnOnce(&mut Engine) -> R) -> Option<R> {
 
 /// Names an object, and its words in the order of their addresses, in timelines
 /// and failures. A word without a name gets a number.
-pub fn name<T>(object: &T, name: &'static str, words: &'static [&'static str]) {
-    ask(|engine| (engine.names).object(address(object), size_of::<T>(), name, words));
+pub fn name<T: ?Sized>(object: &T, name: &'static str, words: &'static [&'static str]) {
+    ask(|engine| (engine.names).object(address(object), size_of_val(object), name, words));
 }
 
 /// Says in the timeline what the active task does.
@@ -99,7 +99,7 @@ fn line(text: impl FnOnce(&mut Engine) -> String) {
     ask(|engine| engine.note(engine.active, text));
 }
 
-fn address<T>(object: &T) -> usize {
+fn address<T: ?Sized>(object: &T) -> usize {
     std::ptr::from_ref(object).addr()
 }
 

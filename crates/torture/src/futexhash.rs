@@ -2,6 +2,8 @@
 //! that a wait is over when the word's queue was found and its word compared. And the same
 //! for wakes where nobody waits.
 
+mod simulated;
+
 use std::{
     io,
     ptr::null_mut,
@@ -15,7 +17,8 @@ use rustix::{
     mm::{MapFlags, ProtFlags, mmap, mmap_anonymous},
 };
 
-use crate::{Host, Native};
+use crate::Host;
+pub use simulated::{Keys, Layout, simulate};
 
 /// No word has this value.
 pub const WRONG: u32 = 1234;
@@ -63,25 +66,24 @@ pub struct Report {
     pub elapsed_ns: u64,
 }
 
-/// Has each of the threads, kept on a CPU each in turn, `call` the futex for its part of
-/// the words again and again. `call` says whether it waited for nobody, and woke nobody.
+/// Has a thread for each part of the words, kept on a CPU each in turn, `call` the futex
+/// for its words again and again. `call` says whether it waited for nobody, and woke
+/// nobody. Each thread begins with the word that `first` says.
 ///
 /// # Panics
 /// A call did.
-pub fn run(
-    threads: usize,
-    words: &[AtomicU32],
+pub fn run<H: Host, W: Sync>(
+    parts: &[&[W]],
     duration: Duration,
-    call: impl Fn(&AtomicU32) -> bool + Sync,
+    first: &(dyn Fn(usize) -> usize + Sync),
+    call: &(impl Fn(&W) -> bool + Sync),
 ) -> Report {
-    let cpus = Native::cpus();
-    let ops: Vec<_> = (0..threads).map(|_| AtomicU64::new(0)).collect();
+    let ops: Vec<_> = parts.iter().map(|_| AtomicU64::new(0)).collect();
     let stop = AtomicBool::new(false);
-    let elapsed_ns = Native::run(threads, duration, &stop, &|thread| {
-        Native::confine(Native::me(), &[cpus[thread % cpus.len()]]);
-        let each = words.len() / threads;
-        let mine = &words[thread * each..][..each];
-        let mut all = mine.iter().cycle();
+    let elapsed_ns = H::run(parts.len(), duration, &stop, &|thread| {
+        let cpus = H::cpus();
+        H::confine(H::me(), &[cpus[thread % cpus.len()]]);
+        let mut all = parts[thread].iter().cycle().skip(first(thread));
         let mut done = 0;
         while !stop.load(Relaxed)
             && let Some(word) = all.next()
@@ -100,14 +102,16 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Native;
 
     #[test]
     fn each_thread_waits_for_words_of_its_own() {
         for memory in [Memory::Anonymous, Memory::File] {
             let words = words(memory, 6).unwrap();
+            let parts: Vec<_> = words.chunks_exact(2).collect();
             let duration = Duration::from_millis(5);
             let mark = |word: &AtomicU32| word.swap(1, Relaxed) <= 1;
-            let report = run(3, words, duration, mark);
+            let report = run::<Native, _>(&parts, duration, &|_| 0, &mark);
             assert_eq!(report.ops.len(), 3);
             assert!(report.elapsed_ns > 0);
         }

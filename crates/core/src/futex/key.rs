@@ -11,6 +11,7 @@ pub struct Key {
 
 const PRIVATE: u32 = 0;
 const SHARED: u32 = 1;
+const ANONYMOUS: u32 = 2;
 
 impl Key {
     /// That of a word in one address space, which nothing else maps.
@@ -29,6 +30,16 @@ impl Key {
             kind: SHARED,
             object,
             place: offset,
+        }
+    }
+
+    /// That of a word of an anonymous page, for whom takes it for one that others may
+    /// map: it is not [`Self::private`]'s.
+    pub const fn anonymous(space: u64, address: u64) -> Self {
+        Self {
+            kind: ANONYMOUS,
+            object: space,
+            place: address,
         }
     }
 

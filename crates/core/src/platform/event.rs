@@ -82,11 +82,13 @@ pub enum Event {
     BoostEnded,
     /// An owner found nobody left with a priority to lend.
     BoostStopped,
+    /// The look-up of a key started over: the page was being taken away.
+    KeySought,
 }
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 38] = [
+    pub const ALL: [Event; 39] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
@@ -125,5 +127,6 @@ impl Event {
         Event::Boosted,
         Event::BoostEnded,
         Event::BoostStopped,
+        Event::KeySought,
     ];
 }

@@ -9,6 +9,7 @@ mod seed000;
 mod seed001;
 mod seed002;
 mod seed003;
+mod seed004;
 mod text;
 
 use std::time::Duration;
@@ -31,11 +32,13 @@ pub struct Args {
     /// The experiment, by its seed: 000 (the top waiter of a real-time mutex spins
     /// while the owner runs), 001 (spinners in a mutex's queue wait for events
     /// instead of polling), 002 (a percpu-rwsem's writer does not hand the lock
-    /// over), 003 (an unlock of a rwsem leaves the queue to a spinner)
+    /// over), 003 (an unlock of a rwsem leaves the queue to a spinner), 004 (the key of
+    /// a shared futex is found without the page lock)
     #[arg(value_parser = experiment)]
     experiment: Option<Experiment>,
 
-    /// Simulated seconds of a run [default: 0.05; 0.02 for 000, 600 for 002]; what is varied
+    /// Simulated seconds of a run [default: 0.05; 0.02 for 000,
+    /// 600 for 002, 0.01 for 004]; what is varied
     /// beside the experiment itself runs for a part of that
     #[arg(long, value_name = "S", value_parser = values::seconds)]
     #[arg(allow_negative_numbers = true)]
@@ -67,6 +70,8 @@ enum Experiment {
     Seed002,
     #[value(name = "003")]
     Seed003,
+    #[value(name = "004")]
+    Seed004,
 }
 
 /// Runs the experiment.
@@ -80,6 +85,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Some(Experiment::Seed001) => seed001::run(args),
         Some(Experiment::Seed002) => seed002::run(args),
         Some(Experiment::Seed003) => seed003::run(args),
+        Some(Experiment::Seed004) => seed004::run(args),
         None => Err(Failure::Usage(format!("no experiment: use {}", names()))),
     }
 }

@@ -462,6 +462,7 @@ mod tests {
             accesses: 0,
             spent: vec![[4_000, 2_000, 0, 0, 0], [4_000, 0, 0, 6_000, 0]],
             events: [0; _],
+            lines: BTreeMap::new(),
         };
         let idle = Run::new(&[0, 0], 0.0, &stats);
         assert_eq!((idle.max_share, idle.cost), (None, None));

@@ -1,0 +1,286 @@
+//! A kernel's memory management, for the worlds that have none: page tables, page cache
+//! and swap cache, with truncation, migration, eviction and unmounting against look-ups
+//! that run. Just what the key of a futex depends on, written once over [`Platform`]: the
+//! simulator charges its cache lines, the checker explores its orders.
+//!
+//! Pages, inodes and spaces are numbered from 1 on. A page table has an entry for each
+//! page of a space, from address 0 on:
+//!
+//! | bits | meaning |
+//! |---|---|
+//! | 0 | the space may write to the page |
+//! | 1 | the page is in the swap cache: a fault brings it back |
+//! | 2 | the page is being moved: a fault waits for its lock |
+//! | 3.. | the page, 0 for none |
+//!
+//! Whoever takes a page away changes the entry before the page, so that a look-up which
+//! finds the page gone finds the entry changed, too.
+
+mod read_section;
+
+use lockyard_core::{
+    Ordering::{Acquire, Relaxed, Release},
+    Platform, Word,
+    futex::memory::{Inode, Mapping, Memory, PAGE, Page, Sequences, Space},
+};
+use read_section::Readers;
+
+const WRITABLE: u32 = 1;
+const SWAPPED: u32 = 1 << 1;
+const MOVING: u32 = 1 << 2;
+const PAGE_SHIFT: u32 = 3;
+
+/// How much of everything there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Pages.
+    pub pages: u32,
+    /// Inodes.
+    pub inodes: u32,
+    /// Spaces.
+    pub spaces: u32,
+    /// Pages that a space can map.
+    pub entries: u32,
+    /// Tasks.
+    pub tasks: u32,
+}
+
+/// The memory of a machine.
+pub struct Paging<P: Platform> {
+    pages: Box<[Page<P>]>,
+    inodes: Box<[Inode<P>]>,
+    spaces: Box<[Space<P>]>,
+    tables: Box<[Table<P>]>,
+    /// To which inode a page in the swap cache goes back; for its lock's holder.
+    swapped_from: Box<[P::U32]>,
+    sequences: Sequences<P>,
+    readers: Readers<P>,
+}
+
+/// A page table, on lines of its own.
+#[repr(align(64))]
+struct Table<P: Platform>(Box<[P::U32]>);
+
+fn zeroed<T>(count: u32, one: impl Fn() -> T) -> Box<[T]> {
+    (0..count).map(|_| one()).collect()
+}
+
+impl<P: Platform> Paging<P> {
+    /// Memory in which everything is free.
+    pub fn new(sizes: Sizes) -> Self {
+        let entries = || Table(zeroed(sizes.entries, || P::U32::ZERO));
+        Self {
+            pages: zeroed(sizes.pages, Page::new),
+            inodes: zeroed(sizes.inodes, Inode::new),
+            spaces: zeroed(sizes.spaces, Space::new),
+            tables: zeroed(sizes.spaces, entries),
+            swapped_from: zeroed(sizes.pages, || P::U32::ZERO),
+            sequences: Sequences::new(),
+            readers: Readers::new(sizes.tasks),
+        }
+    }
+
+    /// [`Memory::page`].
+    pub fn page(&self, number: u32) -> &Page<P> {
+        &self.pages[number as usize - 1]
+    }
+
+    /// [`Memory::inode`].
+    pub fn inode(&self, number: u32) -> &Inode<P> {
+        &self.inodes[number as usize - 1]
+    }
+
+    /// [`Memory::space`].
+    pub fn space(&self, number: u32) -> &Space<P> {
+        &self.spaces[number as usize - 1]
+    }
+
+    /// [`Memory::sequences`].
+    pub fn sequences(&self) -> &Sequences<P> {
+        &self.sequences
+    }
+
+    /// All pages, all inodes, and all spaces: to name them.
+    pub fn parts(&self) -> (&[Page<P>], &[Inode<P>], &[Space<P>]) {
+        (&self.pages, &self.inodes, &self.spaces)
+    }
+
+    /// [`Memory::read_section`].
+    pub fn read_section<R>(&self, section: impl FnOnce() -> R) -> R {
+        self.readers.read_section(section)
+    }
+
+    fn entry(&self, space: u32, address: u64) -> Option<&P::U32> {
+        let table = &self.tables[space as usize - 1].0;
+        table.get(usize::try_from(address / PAGE).ok()?)
+    }
+
+    fn mapped(&self, space: u32, address: u64) -> &P::U32 {
+        let entry = self.entry(space, address);
+        entry.unwrap_or_else(|| panic!("space {space} has no page table at {address:#x}"))
+    }
+
+    fn head(&self, page: u32) -> &Page<P> {
+        self.page(self.page(page).head().unwrap_or(page))
+    }
+
+    /// [`Memory::pin`].
+    pub fn pin(&self, space: u32, address: u64, write: bool) -> Option<u32> {
+        let entry = self.entry(space, address)?;
+        loop {
+            let found = entry.load(Acquire); // (E)
+            let page = found >> PAGE_SHIFT;
+            if page == 0 || write && found & WRITABLE == 0 {
+                return None;
+            }
+            let head = self.head(page);
+            if found & SWAPPED != 0 {
+                self.swap_in(entry, page);
+            } else if found & MOVING != 0 {
+                head.locked(|| ());
+            } else if head.count.try_get() {
+                if entry.load(Relaxed) == found {
+                    return Some(page); // whoever changes the entry sees the reference
+                }
+                self.put_page(head);
+            }
+        }
+    }
+
+    /// [`Memory::unpin`].
+    pub fn unpin(&self, page: u32) {
+        self.put_page(self.head(page));
+    }
+
+    /// A page without references is free: nothing more is to be done.
+    fn put_page(&self, page: &Page<P>) {
+        let _free = page.count.put();
+    }
+
+    /// Makes an anonymous page, and maps it: `last` is the last of its pages if it is a
+    /// compound page.
+    pub fn map_anonymous(&self, space: u32, address: u64, pages: (u32, u32)) {
+        let (first, last) = pages;
+        let head = self.page(first);
+        head.set_mapping(Mapping::Anonymous);
+        head.count.set(1);
+        for (page, at) in (first..=last).zip(0..) {
+            self.page(page).set_head((page != first).then_some(first));
+            self.map(space, address + at * PAGE, page, true);
+        }
+    }
+
+    /// Makes an inode, with a reference.
+    pub fn open(&self, inode: u32) {
+        self.inode(inode).renew();
+    }
+
+    /// Puts a free page into the page cache of an inode, at a place of its own: or a
+    /// compound page, from the first to the last.
+    pub fn cache(&self, inode: u32, index: u32, pages: (u32, u32)) {
+        let (first, last) = pages;
+        let head = self.page(first);
+        head.set_index(index);
+        for page in first..=last {
+            self.page(page).set_head((page != first).then_some(first));
+        }
+        head.set_mapping(Mapping::Inode(inode));
+        head.count.set(1);
+    }
+
+    /// Maps a page.
+    pub fn map(&self, space: u32, address: u64, page: u32, writable: bool) {
+        let flags = if writable { WRITABLE } else { 0 };
+        let entry = self.mapped(space, address);
+        entry.store(page << PAGE_SHIFT | flags, Release); // (E)
+    }
+
+    /// Ends the mapping of an address.
+    pub fn unmap(&self, space: u32, address: u64) {
+        self.mapped(space, address).store(0, Relaxed); // what follows is released
+    }
+}
+
+/// What takes pages away from look-ups.
+impl<P: Memory> Paging<P> {
+    /// Gives a reference to an inode back. The last evicts it.
+    pub fn close(&self, inode: u32) {
+        if self.inode(inode).count.put() {
+            P::evict(inode);
+        }
+    }
+
+    /// Takes all pages out of the page cache of an inode. They are not mapped any more.
+    pub fn truncate(&self, inode: u32) {
+        let mapping = Mapping::Inode(inode);
+        for page in &self.pages {
+            // The caller alone adds pages to this inode and takes them out.
+            if page.mapping() == mapping {
+                page.locked(|| page.set_mapping(Mapping::Nothing));
+                self.put_page(page);
+            }
+        }
+    }
+
+    /// Frees an inode, whoever refers to it, as unmounting its file system does; and as
+    /// [`Memory::evict`] does when nobody refers to it. When this returns its memory may
+    /// be [`Self::open`]ed as another.
+    pub fn free(&self, inode: u32) {
+        self.truncate(inode);
+        self.readers.grace_period();
+    }
+
+    /// Moves a page from the page cache to the swap cache, as that of a shared mapping.
+    /// It is mapped here alone.
+    pub fn swap_out(&self, space: u32, address: u64) {
+        let entry = self.mapped(space, address);
+        let number = entry.load(Relaxed) >> PAGE_SHIFT; // the caller maps and unmaps it
+        let page = self.page(number);
+        let Mapping::Inode(inode) = page.mapping() else {
+            panic!("page {number} belongs to no inode");
+        };
+        page.locked(|| {
+            let from = &self.swapped_from[number as usize - 1];
+            from.store(inode, Relaxed); // the lock orders it
+            entry.fetch_or(SWAPPED, Relaxed); // the lock orders it
+            page.set_in_swap_cache(true);
+            page.set_mapping(Mapping::Nothing);
+        });
+    }
+
+    /// Moves a page, which is mapped here alone, to a free one: `false` if somebody has
+    /// pinned it.
+    pub fn migrate(&self, space: u32, address: u64, to: u32) -> bool {
+        let entry = self.mapped(space, address);
+        let found = entry.fetch_or(MOVING, Relaxed); // released by the freeze
+        let page = self.page(found >> PAGE_SHIFT);
+        let new = self.page(to);
+        page.locked(|| {
+            let moves = page.count.freeze(1);
+            if moves {
+                new.set_index(page.index());
+                new.set_mapping(page.mapping());
+                page.set_mapping(Mapping::Nothing);
+                new.count.set(1);
+            }
+            let page = if moves { to } else { found >> PAGE_SHIFT };
+            entry.store(page << PAGE_SHIFT | found & WRITABLE, Release); // (E)
+            moves
+        })
+    }
+}
+
+impl<P: Platform> Paging<P> {
+    /// Brings a page back from the swap cache, unless somebody else does.
+    fn swap_in(&self, entry: &P::U32, number: u32) {
+        let page = self.page(number);
+        page.locked(|| {
+            if page.is_in_swap_cache() {
+                let from = &self.swapped_from[number as usize - 1];
+                page.set_in_swap_cache(false);
+                page.set_mapping(Mapping::Inode(from.load(Relaxed))); // the lock orders it
+            }
+            entry.fetch_and(!SWAPPED, Release); // (E)
+        });
+    }
+}
