@@ -21,7 +21,7 @@ mod read_section;
 use lockyard_core::{
     Ordering::{Acquire, Relaxed, Release},
     Platform, Word,
-    futex::memory::{Inode, Mapping, Memory, PAGE, Page, Sequences, Space},
+    futex::memory::{Inode, Mapping, PAGE, Page, Sequences, Space},
 };
 use read_section::Readers;
 
@@ -202,12 +202,14 @@ impl<P: Platform> Paging<P> {
 }
 
 /// What takes pages away from look-ups.
-impl<P: Memory> Paging<P> {
-    /// Gives a reference to an inode back. The last evicts it.
-    pub fn close(&self, inode: u32) {
-        if self.inode(inode).count.put() {
-            P::evict(inode);
+impl<P: Platform> Paging<P> {
+    /// Gives a reference to an inode back. The last frees it: returns whether it was.
+    pub fn close(&self, inode: u32) -> bool {
+        let last = self.inode(inode).count.put();
+        if last {
+            self.free(inode);
         }
+        last
     }
 
     /// Takes all pages out of the page cache of an inode. They are not mapped any more.
@@ -252,10 +254,10 @@ impl<P: Memory> Paging<P> {
     /// pinned it.
     pub fn migrate(&self, space: u32, address: u64, to: u32) -> bool {
         let entry = self.mapped(space, address);
-        let found = entry.fetch_or(MOVING, Relaxed); // released by the freeze
-        let page = self.page(found >> PAGE_SHIFT);
-        let new = self.page(to);
+        let from = entry.load(Relaxed) >> PAGE_SHIFT; // the caller maps and unmaps it
+        let (page, new) = (self.page(from), self.page(to));
         page.locked(|| {
+            let flags = entry.fetch_or(MOVING, Relaxed) & WRITABLE; // released by the freeze
             let moves = page.count.freeze(1);
             if moves {
                 new.set_index(page.index());
@@ -263,14 +265,12 @@ impl<P: Memory> Paging<P> {
                 page.set_mapping(Mapping::Nothing);
                 new.count.set(1);
             }
-            let page = if moves { to } else { found >> PAGE_SHIFT };
-            entry.store(page << PAGE_SHIFT | found & WRITABLE, Release); // (E)
+            let now = if moves { to } else { from };
+            entry.store(now << PAGE_SHIFT | flags, Release); // (E)
             moves
         })
     }
-}
 
-impl<P: Platform> Paging<P> {
     /// Brings a page back from the swap cache, unless somebody else does.
     fn swap_in(&self, entry: &P::U32, number: u32) {
         let page = self.page(number);

@@ -15,8 +15,8 @@ use std::{
 use fixedbitset::FixedBitSet;
 
 use crate::{
-    cache::LineId,
     agenda::{Happening, TaskIndex},
+    cache::LineId,
     engine::{Engine, Pending, Spending, State, Task, scaled},
     machine::{Costs, Picos},
     smt::CoreState,

@@ -97,9 +97,8 @@ impl Names {
 
     /// The name of an object that lies in the line, if one was given.
     pub(crate) fn in_line(&self, line: usize) -> Option<&'static str> {
-        let lies_there = |object: &&Object| {
-            object.start < line + LINE && line < object.start + object.size
-        };
+        let lies_there =
+            |object: &&Object| object.start < line + LINE && line < object.start + object.size;
         match self.objects.iter().find(lies_there)?.name {
             Name::Given(name, _) => Some(name),
             Name::Record(_) => None,

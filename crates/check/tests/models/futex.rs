@@ -1,5 +1,7 @@
 //! Models of the futex. Those of words that processes share are in `shared`.
 
+mod lookup;
+
 use std::{cell::Cell, num::NonZeroU32, rc::Rc};
 
 use lockyard_check::{

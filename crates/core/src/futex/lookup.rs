@@ -201,7 +201,11 @@ impl<P: Memory, F: Pin> SharedKey<P, F> {
     /// page cache and swap cache belongs somewhere again when its lock is free.
     fn without_mapping(head: &Page<P>) -> Option<Result<(Key, Object), Fault>> {
         let moves = || head.is_in_swap_cache() || head.mapping() != Mapping::Nothing;
-        let moves = if F::LOCKS { moves() } else { head.locked(moves) };
+        let moves = if F::LOCKS {
+            moves()
+        } else {
+            head.locked(moves)
+        };
         (!moves).then_some(Err(Fault::Gone))
     }
 

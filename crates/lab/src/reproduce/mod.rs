@@ -37,8 +37,7 @@ pub struct Args {
     #[arg(value_parser = experiment)]
     experiment: Option<Experiment>,
 
-    /// Simulated seconds of a run [default: 0.05; 0.02 for 000,
-    /// 600 for 002, 0.01 for 004]; what is varied
+    /// Simulated seconds of a run [default: 0.05; 0.02 for 000, 600 for 002]; what is varied
     /// beside the experiment itself runs for a part of that
     #[arg(long, value_name = "S", value_parser = values::seconds)]
     #[arg(allow_negative_numbers = true)]

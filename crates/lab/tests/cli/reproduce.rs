@@ -284,6 +284,45 @@ fn pi_stress_is_run_pinned_and_unpinned_beside_its_paper() {
 }
 
 #[test]
+fn keys_are_looked_up_in_every_layout() {
+    let out = stdout(&[
+        "reproduce",
+        "004",
+        "--seconds",
+        "0.001",
+        "--seeds",
+        "2",
+        "--json",
+    ]);
+    let lines: Vec<Value> = out.lines().map(json).collect();
+    let (verdict, rows) = lines.split_last().expect("objects were printed");
+    let settings: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            for keys in ["private", "before", "after", "later"] {
+                assert!(number(&row[keys]["rate_kops"], "mean") > 0.0, "{row}");
+            }
+            // Only a key that refers to the space waits for it.
+            for (keys, refers) in [("private", false), ("after", true), ("later", false)] {
+                let space = number(&row[keys]["cost_ns"], "space");
+                assert!(space == 0.0 || refers, "{row}");
+            }
+            (row["layout"].as_str(), row["threads"].as_u64())
+        })
+        .collect();
+    let threads = [1, 4, 16, 32, 64, 128, 256];
+    let layouts = ["neighbours", "apart", "huge"];
+    let expected = layouts.map(|layout| threads.map(|n| (Some(layout), Some(n))));
+    assert_eq!(settings, expected.concat());
+    let bands = verdict["layouts"][0]["bands"].as_array().expect("a list");
+    let papers: Vec<_> = bands
+        .iter()
+        .map(|band| number(band, "paper_effect"))
+        .collect();
+    assert_eq!(papers, [0.1, 0.3, 0.45]);
+}
+
+#[test]
 fn an_interrupt_ends_it_with_what_was_measured() {
     let mut child = start(&["reproduce", "001", "--seconds", "86400"]);
     let mut out = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
@@ -304,10 +343,13 @@ fn an_interrupt_ends_it_with_what_was_measured() {
 #[test]
 fn bad_input_gets_one_line() {
     for (args, names) in [
-        ("", ["no experiment", "use one of 000, 001, 002, 003"]),
+        ("", ["no experiment", "use one of 000, 001, 002, 003, 004"]),
         (
             "999",
-            ["'999': no such experiment", "use one of 000, 001, 002, 003"],
+            [
+                "'999': no such experiment",
+                "use one of 000, 001, 002, 003, 004",
+            ],
         ),
         ("001 --native", ["--native", "only 002"]),
         ("001 --seeds 1", ["--seeds '1'", "from 2 to 1000"]),

@@ -140,9 +140,8 @@ impl Cost {
             rounded(all / runs.len() as f64, 1e1)
         };
         runs.iter().all(|run| run.cost.is_some()).then(|| {
-            let spent = |kind: Spending| {
-                mean(&|run| run.cost.map_or(0.0, |cost| cost[kind as usize]))
-            };
+            let spent =
+                |kind: Spending| mean(&|run| run.cost.map_or(0.0, |cost| cost[kind as usize]));
             let line = |name| mean(&|run| run.lines.get(name).copied().unwrap_or(0.0));
             let [page, space, bucket] = ["page", "space", "bucket"].map(line);
             let named = page + space + bucket;
@@ -254,8 +253,12 @@ impl Bench {
             let mut runs: [Vec<Run>; 4] = Default::default();
             for seed in 1..=self.seeds {
                 for (keys, runs) in KEYS.into_iter().zip(&mut runs) {
-                    let Setting { threads, layout, .. } = setting;
-                    screen.begins(format!("{keys:?}, {threads} threads, {layout:?}, seed {seed}"));
+                    let Setting {
+                        threads, layout, ..
+                    } = setting;
+                    screen.begins(format!(
+                        "{keys:?}, {threads} threads, {layout:?}, seed {seed}"
+                    ));
                     let run = self.run(setting, keys, seed)?;
                     screen.ended();
                     if interrupted() {
@@ -286,14 +289,14 @@ impl Bench {
         };
         let duration = Duration::from_secs_f64(seconds);
         let hash = || simulate::<BUCKETS>(keys, layout.into(), threads, futexes, duration);
-        let (report, stats) = measure::quietly(|| Simulated::on(scenario, hash)).map_err(|panic| {
-            let why = measure::message(panic.as_ref());
-            let name = &self.machine.name;
-            Failure::Check(format!(
-                "{keys:?} failed with {threads} threads on {name} with seed {seed}: {why}"
-            ))
-        })?;
+        let (report, stats) =
+            measure::quietly(|| Simulated::on(scenario, hash)).map_err(|panic| {
+                let why = measure::message(panic.as_ref());
+                let name = &self.machine.name;
+                Failure::Check(format!(
+                    "{keys:?} failed with {threads} threads on {name} with seed {seed}: {why}"
+                ))
+            })?;
         Ok(Run::new(&report, &stats))
     }
 }
-
