@@ -82,3 +82,102 @@ impl Memory for Sim {
         paging().read_section(section)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use lockyard_core::{
+        Event,
+        futex::lookup::{Access, Fault, Lockless, PageLock, Pin, Sequenced, SharedKey},
+    };
+
+    use super::*;
+    use crate::{Machine, Policy, Scenario, Stats, work};
+
+    const SIZES: Sizes = Sizes {
+        pages: 2,
+        inodes: 1,
+        spaces: 1,
+        entries: 1,
+        tasks: 4,
+    };
+
+    /// Three tasks look a key up again and again, while another swaps its page out,
+    /// moves it, and at last unmaps and closes the file.
+    fn looked_up<F: Pin>() -> Stats {
+        let machine = Machine::find("x86-60c").expect("a preset").resized(4, 1);
+        let memory = new_memory(SIZES);
+        memory.open(1);
+        memory.cache(1, 0, (1, 1));
+        memory.map(1, 0, 1, true);
+        let (known, moves) = (Cell::new(None), Cell::new(0));
+        let look = || loop {
+            match SharedKey::<Sim, F>::find(1, 8, Access::Read) {
+                Ok(found) => {
+                    let key = *found.key();
+                    assert_eq!(known.replace(Some(key)).unwrap_or(key), key);
+                    found.put();
+                }
+                Err(fault) => return assert_eq!(fault, Fault::Unmapped),
+            }
+        };
+        let scenario = Scenario { machine, seed: 1 };
+        let result = scenario.simulate(&[Policy::Fair; 4], None, |task| {
+            if task > 0 {
+                return look();
+            }
+            let mut free = 2;
+            for _ in 0..100 {
+                work(500);
+                memory.swap_out(1, 0);
+                work(500);
+                let page = Sim::pin(1, 0, true).expect("it is mapped");
+                Sim::unpin(page);
+                if memory.migrate(1, 0, free) {
+                    free = page;
+                    moves.set(moves.get() + 1);
+                }
+            }
+            memory.unmap(1, 0);
+            memory.close(1);
+        });
+        assert!(moves.get() > 0, "it was always pinned");
+        result.expect("nobody is left behind")
+    }
+
+    #[test]
+    fn a_page_keeps_its_key_wherever_it_goes() {
+        for look in [
+            looked_up::<PageLock>,
+            looked_up::<Lockless>,
+            looked_up::<Sequenced>,
+        ] {
+            let stats = look();
+            assert!(stats.events[Event::KeySought as usize] > 0);
+            assert!(stats.lines["page"] > 0);
+            assert_eq!(stats, look(), "the same each time");
+        }
+    }
+
+    #[test]
+    fn a_look_up_takes_the_time_of_its_walk() {
+        let time = |walk| {
+            let mut machine = Machine::find("x86-60c").expect("a preset");
+            machine.costs.kernel = machine
+                .costs
+                .kernel
+                .map(|kernel| crate::Kernel { walk, ..kernel });
+            let memory = new_memory(SIZES);
+            memory.space(1).count.set(1);
+            memory.map_anonymous(1, 0, (1, 1));
+            let scenario = Scenario { machine, seed: 1 };
+            let result = scenario.simulate(&[Policy::Fair], None, |_| {
+                let key = SharedKey::<Sim>::find(1, 8, Access::Write);
+                key.expect("it is mapped").put();
+            });
+            result.expect("it ends").simulated_ps
+        };
+        assert_eq!(time(70_000), time(20_000) + 50_000);
+    }
+}

@@ -110,9 +110,7 @@ impl Run {
     }
 }
 
-/// What an operation of all threads together takes, in nanoseconds: the means over
-/// the seeds. The waits for lines of pages, spaces, buckets and words are named; the
-/// others, `other_lines`.
+/// What an operation takes, in nanoseconds: the means over the seeds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Cost {
     /// Computing, and accesses of lines in the core's own cache.
@@ -203,20 +201,14 @@ pub struct Row {
     /// Of the change, in the rate.
     #[serde(flatten)]
     pub effect: Effect,
-    /// From `before` to `later`.
-    pub later_effect: Effect,
 }
 
 impl Row {
     /// What the runs say: of each kind of keys, one of each seed.
     pub fn new(setting: Setting, runs: &[Vec<Run>; 4]) -> Option<Self> {
         let side = |which: usize| Side::new(&runs[which]);
-        let effect = |after: usize| {
-            let pairs = runs[1].iter().zip(&runs[after]);
-            Effect::between(
-                pairs.map(|(before, after)| (Some(before.rate_kops), Some(after.rate_kops))),
-            )
-        };
+        let pairs = runs[1].iter().zip(&runs[2]);
+        let rates = |(before, after): (&Run, &Run)| (Some(before.rate_kops), Some(after.rate_kops));
         Some(Self {
             experiment: NAME,
             setting,
@@ -225,8 +217,7 @@ impl Row {
             before: side(1)?,
             after: side(2)?,
             later: side(3)?,
-            effect: effect(2),
-            later_effect: effect(3),
+            effect: Effect::between(pairs.map(rates)),
         })
     }
 }

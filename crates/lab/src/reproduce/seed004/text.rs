@@ -48,8 +48,8 @@ pub fn results(rows: &[Row]) -> String {
         text += &wrapped(
             "Thousands of operations in a second, of all threads together: means over the seeds. \
              Effects are those of the two runs of a seed, then their mean (± standard deviation). \
-             Costs are nanoseconds of an operation, of its thread alone; page, space and bucket: \
-             waiting for the cache lines of these; slept: sleeps for each operation.",
+             Costs are nanoseconds of its thread for an operation; page, space (its count), bucket \
+             and others: waiting for the cache lines of these; slept: how often.",
         );
     }
     text
