@@ -100,9 +100,19 @@ impl<P: Platform> Paging<P> {
         &self.sequences
     }
 
-    /// All pages, all inodes, and all spaces: to name them.
-    pub fn parts(&self) -> (&[Page<P>], &[Inode<P>], &[Space<P>]) {
-        (&self.pages, &self.inodes, &self.spaces)
+    /// All pages: to name them.
+    pub fn pages(&self) -> &[Page<P>] {
+        &self.pages
+    }
+
+    /// All inodes.
+    pub fn inodes(&self) -> &[Inode<P>] {
+        &self.inodes
+    }
+
+    /// All spaces.
+    pub fn spaces(&self) -> &[Space<P>] {
+        &self.spaces
     }
 
     /// [`Memory::read_section`].

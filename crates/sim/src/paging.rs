@@ -25,10 +25,9 @@ pub fn new_memory(sizes: Sizes) -> &'static Paging<Sim> {
 /// Names memory's parts, as tasks of a simulation know them.
 pub(crate) fn name_parts() {
     if let Some(paging) = PAGING.get() {
-        let (pages, inodes, spaces) = paging.parts();
-        name(pages, "page", &[]);
-        name(inodes, "inode", &[]);
-        name(spaces, "space", &[]);
+        name(paging.pages(), "page", &[]);
+        name(paging.inodes(), "inode", &[]);
+        name(paging.spaces(), "space", &[]);
     }
 }
 
@@ -119,7 +118,8 @@ mod tests {
                     assert_eq!(known.replace(Some(key)).unwrap_or(key), key);
                     found.put();
                 }
-                Err(fault) => return assert_eq!(fault, Fault::Unmapped),
+                // The file is closed; or is being closed while the page is pinned.
+                Err(fault) => return assert!([Fault::Unmapped, Fault::Gone].contains(&fault)),
             }
         };
         let scenario = Scenario { machine, seed: 1 };
