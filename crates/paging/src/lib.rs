@@ -80,22 +80,22 @@ impl<P: Platform> Paging<P> {
         }
     }
 
-    /// [`Memory::page`].
+    /// The page of this number.
     pub fn page(&self, number: u32) -> &Page<P> {
         &self.pages[number as usize - 1]
     }
 
-    /// [`Memory::inode`].
+    /// The inode of this number.
     pub fn inode(&self, number: u32) -> &Inode<P> {
         &self.inodes[number as usize - 1]
     }
 
-    /// [`Memory::space`].
+    /// The space of this number.
     pub fn space(&self, number: u32) -> &Space<P> {
         &self.spaces[number as usize - 1]
     }
 
-    /// [`Memory::sequences`].
+    /// What numbers the inodes.
     pub fn sequences(&self) -> &Sequences<P> {
         &self.sequences
     }
@@ -115,7 +115,7 @@ impl<P: Platform> Paging<P> {
         &self.spaces
     }
 
-    /// [`Memory::read_section`].
+    /// Runs `section`, as `Memory::read_section` says.
     pub fn read_section<R>(&self, section: impl FnOnce() -> R) -> R {
         self.readers.read_section(section)
     }
@@ -134,7 +134,7 @@ impl<P: Platform> Paging<P> {
         self.page(self.page(page).head().unwrap_or(page))
     }
 
-    /// [`Memory::pin`].
+    /// Takes a reference to the page of an address, as `Memory::pin` says.
     pub fn pin(&self, space: u32, address: u64, write: bool) -> Option<u32> {
         let entry = self.entry(space, address)?;
         loop {
@@ -145,7 +145,7 @@ impl<P: Platform> Paging<P> {
             }
             let head = self.head(page);
             if found & SWAPPED != 0 {
-                self.swap_in(entry, page);
+                self.swap_in(entry, found);
             } else if found & MOVING != 0 {
                 head.locked(|| ());
             } else if head.count.try_get() {
@@ -157,7 +157,7 @@ impl<P: Platform> Paging<P> {
         }
     }
 
-    /// [`Memory::unpin`].
+    /// Gives it back.
     pub fn unpin(&self, page: u32) {
         self.put_page(self.head(page));
     }
@@ -235,7 +235,7 @@ impl<P: Platform> Paging<P> {
     }
 
     /// Frees an inode, whoever refers to it, as unmounting its file system does; and as
-    /// [`Memory::evict`] does when nobody refers to it. When this returns its memory may
+    /// `Memory::evict` does when nobody refers to it. When this returns its memory may
     /// be [`Self::open`]ed as another.
     pub fn free(&self, inode: u32) {
         self.truncate(inode);
@@ -281,16 +281,18 @@ impl<P: Platform> Paging<P> {
         })
     }
 
-    /// Brings a page back from the swap cache, unless somebody else does.
-    fn swap_in(&self, entry: &P::U32, number: u32) {
+    /// Brings a page back from the swap cache, if the entry is still as it was found: else
+    /// somebody else has, and may have moved it since.
+    fn swap_in(&self, entry: &P::U32, found: u32) {
+        let number = found >> PAGE_SHIFT;
         let page = self.page(number);
         page.locked(|| {
-            if page.is_in_swap_cache() {
+            if entry.load(Relaxed) == found {
                 let from = &self.swapped_from[number as usize - 1];
                 page.set_in_swap_cache(false);
                 page.set_mapping(Mapping::Inode(from.load(Relaxed))); // the lock orders it
+                entry.fetch_and(!SWAPPED, Release); // (E)
             }
-            entry.fetch_and(!SWAPPED, Release); // (E)
         });
     }
 }
