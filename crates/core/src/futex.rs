@@ -20,7 +20,8 @@
 //! | | stand in the queue | enter the gate, search the queue |
 //!
 //! A waker that sees the count waits at the gate until the waiter stands in the
-//! queue or has gone.
+//! queue or has gone. That the count is still that of the key's bucket when the table
+//! grows, the word itself says: the module `grow` has the argument.
 //!
 //! A requeue with comparison is the waiter of the queue that it moves others to.
 //! Who has changed the first word and then finds nobody at the second may go: if a
@@ -49,6 +50,7 @@
 //! nothing of the word but the number that is its address.
 
 mod glance;
+mod grow;
 mod key;
 pub mod lookup;
 pub mod memory;
@@ -59,6 +61,7 @@ use core::num::NonZeroU32;
 
 pub(crate) use glance::Glances;
 use glance::glance;
+use grow::Growth;
 pub use key::Key;
 pub(crate) use queue::Node;
 pub use queue::WORDS;
@@ -118,39 +121,107 @@ pub struct Requeued {
     pub moved: u32,
 }
 
-/// `N` buckets. Zero bytes are a table in which nobody waits.
+/// A table that starts with `FIRST` buckets and doubles their number when too many
+/// wait, up to `MOST`. Both are powers of two, `MOST` 128 times `FIRST` at
+/// most. Zero bytes are a table in which nobody waits.
 ///
-/// The number is fixed: a table with many more waiters than buckets has long queues.
-/// That a waiter's state names its bucket, and that it looks there again when it has
-/// entered the gate, is what a table that grows would need of it.
-pub struct Table<P: Platform, const N: usize> {
-    buckets: [Bucket<P>; N],
+/// It never allocates: all `MOST` buckets are there, and those that are not in use are
+/// zero bytes which nobody has touched. With one number, it does not grow.
+#[repr(C)] // the first word is the first bucket's
+pub struct Table<P: Platform, const FIRST: usize, const MOST: usize = FIRST> {
+    buckets: [Bucket<P>; MOST],
+    growth: Growth<P>,
 }
 
-impl<P: Platform, const N: usize> Default for Table<P, N> {
+impl<P: Platform, const FIRST: usize, const MOST: usize> Default for Table<P, FIRST, MOST> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<P: Platform, const N: usize> Table<P, N> {
+impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
     /// A table in which nobody waits.
     pub const fn new() -> Self {
-        const { assert!(0 < N && N < TAKEN as usize) };
+        const {
+            assert!(FIRST.is_power_of_two() && MOST.is_power_of_two() && FIRST <= MOST);
+            assert!(Self::LAST <= queue::DEEPEST && MOST < TAKEN as usize);
+        }
         Self {
-            buckets: [const { Bucket::new() }; N],
+            buckets: [const { Bucket::new() }; MOST],
+            growth: Growth::new(),
         }
     }
 
-    /// The number of the bucket that waiters for `key` stand in.
-    #[inline]
+    /// The number of the bucket that waiters for `key` stand in, or soon will.
     pub fn slot(&self, key: &Key) -> usize {
-        ((u64::from(key.hash()) * N as u64) >> 32) as usize
+        Self::slot_at(key, self.depth())
     }
 
+    /// The number of that bucket when it is so deep. Any depth may be tried: inside the
+    /// gate one finds out.
+    #[inline(always)]
+    fn slot_at(key: &Key, depth: u32) -> usize {
+        // The hash is best in its highest bits: these become the lowest.
+        key.hash().swap_bytes() as usize & ((FIRST << depth) - 1)
+    }
+
+    #[inline(always)]
+    fn queue(&self, key: &Key, depth: u32) -> Queue<'_, P> {
+        Queue::new(&self.buckets, Self::slot_at(key, depth), depth)
+    }
+
+    /// Whether nobody waits for `key`, as one sees it from outside of the gate. `false`
+    /// may be wrong; what `true` rests on is said above.
     #[inline]
-    fn queue(&self, key: &Key) -> Queue<'_, P> {
-        Queue::new(&self.buckets, self.slot(key))
+    fn is_empty(&self, key: &Key) -> bool {
+        let mut depth = self.depth();
+        loop {
+            let queue = self.queue(key, depth);
+            let (reached, waiters) = queue.look();
+            if reached >= depth {
+                return reached == depth && waiters == 0;
+            }
+            depth -= 1; // not split yet
+        }
+    }
+
+    /// Enters the gate of the bucket that waiters for `key` stand in.
+    #[inline]
+    fn lock(&self, key: &Key) -> Queue<'_, P> {
+        let mut queue = self.queue(key, self.depth());
+        loop {
+            queue.lock();
+            let Some(depth) = self.elsewhere(queue) else {
+                return queue;
+            };
+            queue.unlock();
+            queue = self.queue(key, depth);
+        }
+    }
+
+    /// At which depth to look next, from inside the gate of a bucket that is not as deep
+    /// as it was taken to be; `None` when it is.
+    #[inline]
+    fn elsewhere(&self, queue: Queue<'_, P>) -> Option<u32> {
+        if Self::LAST == 0 {
+            return None;
+        }
+        let (reached, _) = queue.look();
+        if reached < queue.depth {
+            Some(queue.depth - 1) // not split yet
+        } else {
+            // As deep as this at least: the gate orders it.
+            (reached > queue.depth).then(|| self.depth())
+        }
+    }
+
+    /// Runs `section` inside the gate of the bucket that waiters for `key` stand in.
+    #[inline]
+    fn enter<R>(&self, key: &Key, section: impl FnOnce(Queue<'_, P>) -> R) -> R {
+        let queue = self.lock(key);
+        let result = section(queue);
+        queue.unlock();
+        result
     }
 
     /// Waits until a waker of `key` wakes the caller, or until `deadline`, if the
@@ -246,8 +317,7 @@ impl<P: Platform, const N: usize> Table<P, N> {
         waiter: Waiter,
         unchanged: impl FnOnce() -> bool,
     ) -> bool {
-        let queue = self.queue(key);
-        queue.enter(|| {
+        self.enter(key, |queue| {
             queue.count_one();
             P::fence(); // (A) full barrier, pairs with wake's
             let waits = unchanged();
@@ -265,6 +335,7 @@ impl<P: Platform, const N: usize> Table<P, N> {
         let state = |index| &Place::new(me, index).node::<P>().state;
         let told = |state| state == WOKEN;
         glance::<P>(me, state(0), told); // who was told acquires in `end`
+        self.make_room(Place::new(me, 0));
         while !(0..words).any(|index| told(state(index).load(Relaxed))) && !stop() {
             P::event(Event::Parked);
             if P::park(deadline) == Woken::TimedOut {
@@ -297,16 +368,15 @@ impl<P: Platform, const N: usize> Table<P, N> {
             if state == WOKEN || state == TAKEN {
                 return false;
             }
-            let queue = Queue::new(&self.buckets, state as usize - 1);
-            let left = queue.enter(|| {
-                let stands_here = node.state.load(Relaxed) == state; // the gate orders it
-                if stands_here {
-                    queue.remove(place);
-                    queue.uncount_one();
-                }
-                stands_here
-            });
-            if left {
+            let queue = Queue::new(&self.buckets, state as usize - 1, 0); // however deep
+            queue.lock();
+            let stands_here = node.state.load(Relaxed) == state; // the gate orders it
+            if stands_here {
+                queue.remove(place);
+                queue.uncount_one();
+            }
+            queue.unlock();
+            if stands_here {
                 return true;
             }
         }
@@ -316,13 +386,12 @@ impl<P: Platform, const N: usize> Table<P, N> {
     /// common with `bitset`. Returns how many.
     #[inline]
     pub fn wake(&self, key: &Key, most: u32, bitset: NonZeroU32) -> u32 {
-        let queue = self.queue(key);
         P::fence(); // (B) full barrier, pairs with wait's and requeue's
-        if queue.is_empty() {
+        if self.is_empty(key) {
             return 0;
         }
         let mut chain = Chain::new();
-        let woken = queue.enter(|| queue.take(key, most, bitset, &mut chain));
+        let woken = self.enter(key, |queue| queue.take(key, most, bitset, &mut chain));
         chain.wake();
         woken
     }
@@ -385,24 +454,41 @@ impl<P: Platform, const N: usize> Table<P, N> {
     /// nest in the order of their slots.
     fn enter_both<R>(
         &self,
-        one: &Key,
-        other: &Key,
+        one_key: &Key,
+        other_key: &Key,
         section: impl FnOnce(Queue<'_, P>, Queue<'_, P>) -> R,
     ) -> R {
-        let (one, other) = (self.queue(one), self.queue(other));
-        let (outer, inner) = match one.slot <= other.slot {
-            true => (one, other),
-            false => (other, one),
-        };
-        outer.enter(|| match outer.slot == inner.slot {
-            true => section(one, other),
-            false => inner.enter(|| section(one, other)),
-        })
+        let depth = self.depth();
+        let (mut one, mut other) = (self.queue(one_key, depth), self.queue(other_key, depth));
+        loop {
+            let (outer, inner) = match one.slot <= other.slot {
+                true => (one, other),
+                false => (other, one),
+            };
+            let gates = [Some(outer), (inner.slot != outer.slot).then_some(inner)];
+            gates.iter().flatten().for_each(Queue::lock);
+            let unlock = || gates.iter().flatten().for_each(Queue::unlock);
+            let elsewhere = (self.elsewhere(one), self.elsewhere(other));
+            if elsewhere == (None, None) {
+                let result = section(one, other);
+                unlock();
+                return result;
+            }
+            unlock();
+            one = self.queue(one_key, elsewhere.0.unwrap_or(one.depth));
+            other = self.queue(other_key, elsewhere.1.unwrap_or(other.depth));
+        }
     }
 
     /// Makes a copy of a table one in which nobody waits: for a copy of the address
     /// space in which the caller is the only task. Others may have been inside gates.
     pub fn forget(&self) {
-        self.buckets.iter().for_each(Bucket::forget);
+        let depth = self.depth();
+        // The copy may not be of one moment: others may have split meanwhile.
+        let (in_use, others) = self.buckets.split_at(FIRST << depth);
+        in_use.iter().for_each(|bucket| bucket.forget(depth));
+        let others = others.iter().take(in_use.len());
+        others.for_each(|bucket| bucket.forget(0));
+        self.growth.forget();
     }
 }

@@ -29,7 +29,11 @@ use crate::{Linux, interrupt, urgency};
 /// that it uses.
 const BUCKETS: usize = 4_096;
 
-static TABLE: Table<Linux, BUCKETS> = Table::new();
+/// As many as the table can grow to: 32 MiB of addresses, of which likewise. With a
+/// million waiters two stand in each.
+const MOST_BUCKETS: usize = BUCKETS << 7;
+
+static TABLE: Table<Linux, BUCKETS, MOST_BUCKETS> = Table::new();
 
 /// The set of all bits.
 const EVERY_BIT: NonZeroU32 = NonZeroU32::MAX;

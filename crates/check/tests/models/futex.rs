@@ -2,6 +2,9 @@
 
 mod lookup;
 
+#[path = "futex/growth.rs"]
+mod growth;
+
 use std::{cell::Cell, num::NonZeroU32, rc::Rc};
 
 use lockyard_check::{
@@ -20,12 +23,12 @@ use crate::{DEADLINE, explore, guarded::Guarded};
 mod shared;
 
 const SLOTS: usize = 4;
-/// From one bucket's count to the next one's, in words.
-const BUCKET_WORDS: usize = 16;
+/// From one bucket's word to the next one's, in words.
+const BUCKET_WORDS: usize = 64 / size_of::<CheckWord>();
+/// The count in a bucket's word.
+const COUNT: u32 = (1 << 29) - 1;
 const ALL: u32 = u32::MAX;
 const EVERY_BIT: NonZeroU32 = NonZeroU32::MAX;
-
-type Futex = Table<Check, SLOTS>;
 
 /// A word, its key, and the payload that it announces.
 struct Place {
@@ -44,8 +47,11 @@ impl Place {
     }
 }
 
-struct Shared {
-    futex: Futex,
+type Shared = SharedIn<SLOTS, SLOTS>;
+
+/// Two words, and a table that may grow.
+struct SharedIn<const FIRST: usize, const MOST: usize> {
+    futex: Table<Check, FIRST, MOST>,
     a: Place,
     b: Place,
     /// How the waits of each task ended, and what the wakes of each returned: no
@@ -54,10 +60,10 @@ struct Shared {
     woke: Cell<[u32; 8]>,
 }
 
-impl Shared {
+impl<const FIRST: usize, const MOST: usize> SharedIn<FIRST, MOST> {
     fn new(a: Key, b: Key) -> Rc<Self> {
         let shared = Rc::new(Self {
-            futex: Futex::new(),
+            futex: Table::new(),
             a: Place::new(a),
             b: Place::new(b),
             waited: Cell::default(),
@@ -66,9 +72,9 @@ impl Shared {
         name(&shared.futex, "futex");
         let this = Rc::clone(&shared);
         afterwards(move || {
-            for slot in 0..SLOTS {
-                let waiters = history(&this.futex, slot * BUCKET_WORDS + 1);
-                assert_eq!(*waiters.last().unwrap_or(&0), 0, "nobody is counted");
+            for slot in 0..MOST {
+                let words = history(&this.futex, slot * BUCKET_WORDS + 1);
+                assert_eq!(words.last().unwrap_or(&0) & COUNT, 0, "nobody is counted");
             }
         });
         shared
@@ -115,7 +121,7 @@ fn me() -> usize {
 
 /// A key whose waiters stand in the bucket of `key`, or do not.
 fn another(key: Key, same_bucket: bool) -> Key {
-    let futex = Futex::new();
+    let futex = Table::<Check, SLOTS>::new();
     let others = (1..).map(|n| Key::private(1, n * 4));
     let fits =
         |other: &Key| *other != key && (futex.slot(other) == futex.slot(&key)) == same_bucket;
@@ -129,8 +135,10 @@ fn apart() -> Rc<Shared> {
 }
 
 /// One waits, one changes the word and wakes.
-fn wait_and_wake(deadline: Option<Deadline>) {
-    let shared = apart();
+fn wait_and_wake<const FIRST: usize, const MOST: usize>(
+    shared: Rc<SharedIn<FIRST, MOST>>,
+    deadline: Option<Deadline>,
+) {
     let waker = Rc::clone(&shared);
     let ended = Rc::clone(&shared);
     spawn(move || {
@@ -155,7 +163,9 @@ fn wait_and_wake(deadline: Option<Deadline>) {
 #[test]
 fn no_lost_wake_up() {
     let explorer = Explorer::new().whims(1);
-    explore("futex", &explorer, &[Event::Parked], || wait_and_wake(None));
+    explore("futex", &explorer, &[Event::Parked], || {
+        wait_and_wake(apart(), None);
+    });
 }
 
 /// What happened before a wake-up happens before the wait returns, whatever made
@@ -184,7 +194,7 @@ fn wake_against_timeout() {
     let events = [Event::Cancelled, Event::CancelGranted, Event::GateParked];
     let explorer = Explorer::new().whims(2);
     explore("futex, deadline", &explorer, &events, || {
-        wait_and_wake(Some(DEADLINE));
+        wait_and_wake(apart(), Some(DEADLINE));
     });
 }
 
@@ -339,10 +349,11 @@ fn every_field_is_compared() {
 #[test]
 fn every_field_is_hashed() {
     type With = fn(u64) -> Key;
-    let fields: [(&str, With); 6] = [
+    let fields: [(&str, With); 7] = [
         ("address", |n| Key::private(1, n * 4)),
         ("page", |n| Key::private(1, n << 12)),
         ("upper half of the address", |n| Key::private(1, n << 32)),
+        ("top of the address", |n| Key::private(1, n << 48)),
         ("space", |n| Key::private(n, 64)),
         ("upper half of the object", |n| Key::shared(n << 32, 64)),
         ("kind", |n| match n % 2 {
@@ -426,9 +437,12 @@ fn a_chain_of_two() {
 
 /// One waits for both words, others change them and wake: each wake-up that is counted
 /// is told, whatever the later word was.
-fn wait_for_both(deadline: Option<Deadline>, wakers: &[&[bool]]) {
-    let shared = apart();
-    let (waiter, ended) = (Rc::clone(&shared), Rc::clone(&shared));
+fn wait_for_both<const FIRST: usize, const MOST: usize>(
+    shared: &Rc<SharedIn<FIRST, MOST>>,
+    deadline: Option<Deadline>,
+    wakers: &[&[bool]],
+) {
+    let (waiter, ended) = (Rc::clone(shared), Rc::clone(shared));
     let any = Rc::new(Cell::new(0));
     let said = Rc::clone(&any);
     spawn(move || {
@@ -448,7 +462,7 @@ fn wait_for_both(deadline: Option<Deadline>, wakers: &[&[bool]]) {
         }
     });
     for &order in wakers {
-        let shared = Rc::clone(&shared);
+        let shared = Rc::clone(shared);
         let order = order.to_vec();
         spawn(move || {
             for at_b in order {
@@ -468,7 +482,7 @@ fn woken_while_still_queueing() {
         &Explorer::new(),
         &[Event::Parked],
         || {
-            wait_for_both(None, &[&[false, true]]);
+            wait_for_both(&apart(), None, &[&[false, true]]);
         },
     );
 }
@@ -478,10 +492,10 @@ fn two_wakers_of_one() {
     let explorer = Explorer::new().whims(2).pct(1, 3, 5_000);
     let events = [Event::Parked, Event::Cancelled];
     explore("futex, two wakers", &explorer, &events, || {
-        wait_for_both(None, &[&[false], &[true]]);
+        wait_for_both(&apart(), None, &[&[false], &[true]]);
     });
     explore("futex, two wakers, deadline", &explorer, &events, || {
-        wait_for_both(Some(DEADLINE), &[&[true], &[false]]);
+        wait_for_both(&apart(), Some(DEADLINE), &[&[true], &[false]]);
     });
 }
 
@@ -551,7 +565,7 @@ fn wake_of_two_words() {
 /// A mutex of three states (Drepper, Futexes Are Tricky): free, taken, taken and
 /// maybe waited for.
 struct Mutex {
-    futex: Futex,
+    futex: Table<Check, SLOTS>,
     word: CheckWord,
     payload: Tracked<u32>,
 }
@@ -577,7 +591,7 @@ impl Mutex {
 
 fn mutex_of(tasks: u32) {
     let mutex = Rc::new(Mutex {
-        futex: Futex::new(),
+        futex: Table::new(),
         word: CheckWord::ZERO,
         payload: Tracked::new(0),
     });

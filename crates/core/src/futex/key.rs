@@ -55,8 +55,11 @@ impl Key {
         fields.into_iter().fold(0, step) as u32
     }
 
+    /// How many words a key is.
+    pub(super) const WORDS: usize = 5;
+
     /// As words, for a node.
-    pub(super) const fn words(&self) -> [u32; 5] {
+    pub(super) const fn words(&self) -> [u32; Self::WORDS] {
         let Self {
             kind,
             object,
@@ -69,5 +72,15 @@ impl Key {
             (place >> 32) as u32,
             place as u32,
         ]
+    }
+
+    /// The key of these words.
+    pub(super) const fn from_words(words: [u32; Self::WORDS]) -> Self {
+        let [kind, object_high, object, place_high, place] = words;
+        Self {
+            kind,
+            object: (object_high as u64) << 32 | object as u64,
+            place: (place_high as u64) << 32 | place as u64,
+        }
     }
 }

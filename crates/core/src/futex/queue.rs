@@ -1,5 +1,13 @@
 //! A bucket's queue: a ring by number, as the wait queue's, in the order of ranks and
 //! then of arrivals. The waiters of several keys stand in it.
+//!
+//! A bucket's word counts them, and says how deep the bucket is: how many times the
+//! table has doubled, as far as this bucket is concerned. Both change in one store.
+//!
+//! | bits | meaning |
+//! |---|---|
+//! | 0..29 | those in the queue, and who is about to stand in it or to move others there |
+//! | 29..32 | the depth |
 
 use core::{array, num::NonZeroU32};
 
@@ -22,6 +30,13 @@ pub const WORDS: usize = 8;
 pub(super) struct Place(NonZeroU32);
 
 const _: () = assert!(TaskId::MAX <= u32::MAX / WORDS as u32);
+
+/// Where the depth begins in a bucket's word.
+const DEPTH: u32 = 29;
+/// All nodes and a requeue can be counted in a bucket.
+const _: () = assert!(TaskId::MAX <= ((1 << DEPTH) - 2) / WORDS as u32);
+/// The greatest depth.
+pub(super) const DEEPEST: u32 = u32::MAX >> DEPTH;
 
 impl Place {
     #[inline(always)]
@@ -56,7 +71,7 @@ pub(crate) struct Node<P: Platform> {
     /// The waiter behind it; in a chain 0 for the last.
     next: P::U32,
     prev: P::U32,
-    key: [P::U32; 5],
+    key: [P::U32; Key::WORDS],
     bitset: P::U32,
     rank: P::U32,
 }
@@ -67,13 +82,13 @@ impl<P: Platform> Node<P> {
             state: P::U32::ZERO,
             next: P::U32::ZERO,
             prev: P::U32::ZERO,
-            key: [P::U32::ZERO; 5],
+            key: [P::U32::ZERO; Key::WORDS],
             bitset: P::U32::ZERO,
             rank: P::U32::ZERO,
         }
     }
 
-    fn key(&self) -> [u32; 5] {
+    fn key(&self) -> [u32; Key::WORDS] {
         array::from_fn(|i| self.key[i].load(Relaxed)) // the gate orders it
     }
 
@@ -87,7 +102,7 @@ impl<P: Platform> Node<P> {
 #[repr(align(64))]
 pub(super) struct Bucket<P: Platform> {
     gate: Gate<P>,
-    /// Those in the queue, and who is about to stand in it or to move others there.
+    /// How many wait, and the depth.
     waiters: P::U32,
     /// The first waiter, 0 for none.
     first: P::U32,
@@ -102,20 +117,23 @@ impl<P: Platform> Bucket<P> {
         }
     }
 
-    pub(super) fn forget(&self) {
-        // Most are untouched: a copy of the address space should not get their pages.
-        if !self.gate.is_untouched() || self.waiters.load(Relaxed) != 0 {
+    pub(super) fn forget(&self, depth: u32) {
+        let nobody = depth << DEPTH;
+        // Most are as they should be: a copy of the address space shares their pages.
+        if !self.gate.is_untouched() || self.waiters.load(Relaxed) != nobody {
             self.gate.forget();
-            self.waiters.store(0, Relaxed); // there is one task
+            self.waiters.store(nobody, Relaxed); // there is one task
             self.first.store(0, Relaxed); // likewise
         }
     }
 }
 
-/// The queue of a slot. All but [`Queue::is_empty`] is for who is inside its gate.
+/// The queue of a slot. All but [`Queue::look`] is for who is inside its gate.
 pub(super) struct Queue<'a, P: Platform> {
     bucket: &'a Bucket<P>,
     pub(super) slot: usize,
+    /// What its depth is taken to be, until one has looked.
+    pub(super) depth: u32,
 }
 
 impl<P: Platform> Clone for Queue<'_, P> {
@@ -130,21 +148,31 @@ impl<P: Platform> Copy for Queue<'_, P> {}
 // count sees, and that the barriers order.
 impl<'a, P: Platform> Queue<'a, P> {
     #[inline(always)]
-    pub(super) fn new(buckets: &'a [Bucket<P>], slot: usize) -> Self {
+    pub(super) fn new(buckets: &'a [Bucket<P>], slot: usize, depth: u32) -> Self {
         Self {
             bucket: &buckets[slot],
             slot,
+            depth,
         }
     }
 
+    /// Enters the gate.
     #[inline(always)]
-    pub(super) fn enter<R>(&self, section: impl FnOnce() -> R) -> R {
-        self.bucket.gate.with(section)
+    pub(super) fn lock(&self) {
+        self.bucket.gate.lock();
     }
 
+    /// Leaves it, with the last access to the bucket.
     #[inline(always)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.bucket.waiters.load(Relaxed) == 0
+    pub(super) fn unlock(&self) {
+        self.bucket.gate.unlock();
+    }
+
+    /// The depth and how many wait, both of one moment.
+    #[inline(always)]
+    pub(super) fn look(&self) -> (u32, u32) {
+        let word = self.bucket.waiters.load(Relaxed);
+        (word >> DEPTH, word & !(u32::MAX << DEPTH))
     }
 
     #[inline(always)]
@@ -234,6 +262,32 @@ impl<'a, P: Platform> Queue<'a, P> {
             target.link(place);
             P::event(Event::Requeued);
         })
+    }
+
+    /// Makes the bucket one deeper, and has those of its waiters whose key is one that
+    /// `moves` stand in the other's queue, which is as deep from now on. The caller is
+    /// inside both gates.
+    pub(super) fn split(&self, other: &Self, moves: impl Fn(&Key) -> bool) {
+        let mut moved = 0;
+        let mut at = self.first();
+        while let Some(place) = at {
+            at = self.after(place);
+            if moves(&Key::from_words(place.node::<P>().key())) {
+                self.remove(place);
+                other.link(place);
+                moved += 1;
+            }
+        }
+        let (depth, waiters) = self.look();
+        // (D) From one store to the next nobody sees a bucket as deep as it is now and
+        // without those whom it has.
+        let set = |queue: &Self, waiters| {
+            let word = (depth + 1) << DEPTH | waiters;
+            queue.bucket.waiters.store(word, Relaxed);
+        };
+        set(other, moved);
+        set(self, waiters - moved);
+        P::event(Event::BucketSplit);
     }
 
     /// Passes `most` waiters for `key` at most to `act`, which may take them out of

@@ -84,6 +84,8 @@ pub enum Event {
     BoostStopped,
     /// The look-up of a key started over: the page was being taken away.
     KeySought,
+    /// A futex's table gave half of a bucket's keys to another.
+    BucketSplit,
 }
 
 impl Event {
@@ -128,5 +130,6 @@ impl Event {
         Event::BoostEnded,
         Event::BoostStopped,
         Event::KeySought,
+        Event::BucketSplit,
     ];
 }
