@@ -9,8 +9,8 @@ use std::{
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    calibrate, compare, explore, failure::Failure, futex_hash, locks, locktest, pi_stress,
-    reproduce, run, screen, torture, usage, validate,
+    calibrate, compare, explore, failure::Failure, futex_crowd, futex_hash, futex_requeue,
+    futex_wake, locks, locktest, pi_stress, reproduce, run, screen, torture, usage, validate,
 };
 
 /// The lab for sleeping locks: lists them, loads them, compares them.
@@ -35,6 +35,9 @@ enum Command {
     Torture(torture::Args),
     PiStress(pi_stress::Args),
     FutexHash(futex_hash::Args),
+    FutexWake(futex_wake::Args),
+    FutexRequeue(futex_requeue::Args),
+    FutexCrowd(futex_crowd::Args),
     Calibrate(calibrate::Args),
     Validate(validate::Args),
     Reproduce(reproduce::Args),
@@ -58,6 +61,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Command::Torture(args) => torture::run(&args),
                 Command::PiStress(args) => pi_stress::run(&args),
                 Command::FutexHash(args) => futex_hash::run(&args),
+                Command::FutexWake(args) => futex_wake::run(&args),
+                Command::FutexRequeue(args) => futex_requeue::run(&args),
+                Command::FutexCrowd(args) => futex_crowd::run(&args),
                 Command::Calibrate(args) => calibrate::run(&args),
                 Command::Validate(args) => validate::run(&args),
                 Command::Reproduce(args) => reproduce::run(&args),

@@ -19,7 +19,9 @@ use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    format, measure,
+    format,
+    mean::{mean, spread_pct},
+    measure,
     place::Place,
     record::rounded,
     screen::{self, Screen},
@@ -250,22 +252,15 @@ impl Measured {
     }
 
     /// What each thread did in a second.
-    fn rates(&self) -> impl Iterator<Item = f64> {
+    fn rates(&self) -> Vec<f64> {
         let seconds = self.elapsed.as_secs_f64();
-        self.ops.iter().map(move |&ops| ops as f64 / seconds)
+        let rates = self.ops.iter().map(|&ops| ops as f64 / seconds);
+        rates.collect()
     }
 
-    /// That of a thread on average, as perf has it.
+    /// That of a thread on average.
     fn rate(&self) -> f64 {
-        self.rates().sum::<f64>() / self.ops.len() as f64
-    }
-
-    /// The standard error of that average, in per cent of it; as perf has it.
-    fn spread_pct(&self) -> f64 {
-        let (mean, threads) = (self.rate(), self.ops.len() as f64);
-        let squares: f64 = self.rates().map(|rate| (rate - mean).powi(2)).sum();
-        let variance = squares / (threads - 1.0).max(1.0);
-        100.0 * (variance / threads).sqrt() / mean.max(1e-9)
+        mean(&self.rates())
     }
 
     fn record(&self, futexes: usize) -> Record {
@@ -281,7 +276,7 @@ impl Measured {
             ops_mean: rounded(total as f64 / self.ops.len() as f64, 1e3),
             ops_max: self.ops.iter().copied().max().unwrap_or(0),
             ops_per_sec: rounded(self.rate(), 1e1),
-            spread_pct: rounded(self.spread_pct(), 1e2),
+            spread_pct: rounded(spread_pct(&self.rates()), 1e2),
             rate_kops: rounded(self.rate() * self.ops.len() as f64 / 1e3, 1e3),
         }
     }
@@ -312,7 +307,7 @@ impl Measured {
         text + &format!(
             "\nAveraged {:.0} operations/sec (+- {:.2}%), total secs = {seconds:.3}\n",
             self.rate(),
-            self.spread_pct()
+            spread_pct(&self.rates())
         )
     }
 }

@@ -132,6 +132,11 @@ pub fn futexes(text: &str) -> Result<usize, String> {
     whole(text, 1..=65_536)
 }
 
+/// A number of waiters in a world where they cost nothing but memory.
+pub fn waiters(text: &str) -> Result<u32, String> {
+    whole(text, 1..=4_000_000)
+}
+
 /// How long an inversion may last, in milliseconds.
 pub fn limit(text: &str) -> Result<Duration, String> {
     whole(text, 1..=10_000).map(Duration::from_millis)

@@ -25,13 +25,17 @@ use lockyard_core::{
 
 use crate::{Linux, interrupt, urgency};
 
-/// 4,096 buckets of 64 bytes are 256 KiB of zero bytes: the process gets the pages
-/// that it uses.
-const BUCKETS: usize = 4_096;
+/// The buckets of the table at first, of 64 bytes: 256 KiB of zero bytes, of which the
+/// process gets the pages that it uses.
+pub const BUCKETS: usize = 4_096;
 
-/// As many as the table can grow to: 32 MiB of addresses, of which likewise. With a
-/// million waiters two stand in each.
-const MOST_BUCKETS: usize = BUCKETS << 7;
+/// As many as the table can grow to: 32 MiB of addresses, likewise. With a million
+/// waiters two stand in each.
+pub const MOST_BUCKETS: usize = BUCKETS << 7;
+
+/// What a thread that waits takes of memory besides its stack, in bytes: a record that
+/// it has from its first lock on.
+pub const RECORD_BYTES: usize = size_of::<tasks::Record>();
 
 static TABLE: Table<Linux, BUCKETS, MOST_BUCKETS> = Table::new();
 

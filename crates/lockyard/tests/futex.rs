@@ -160,6 +160,43 @@ fn each_word_has_waiters_of_its_own() {
     });
 }
 
+/// So many wait that the table grows, while others look into it.
+#[test]
+fn everybody_is_found_while_the_table_grows() {
+    const THREADS: usize = if EMULATED { 40 } else { 1_200 };
+    let all: Vec<[AtomicU32; WORDS]> = (0..THREADS).map(|_| words()).collect();
+    let come = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let waiters: Vec<_> = all
+            .iter()
+            .map(|mine| {
+                let come = &come;
+                let wait = move || {
+                    come.fetch_add(1, Relaxed);
+                    futex::wait_any(&mine.each_ref().map(|word| (word, 0)), None)
+                };
+                let thread = thread::Builder::new().stack_size(128 << 10);
+                thread.spawn_scoped(scope, wait).unwrap()
+            })
+            .collect();
+        while come.load(Relaxed) < THREADS as u32 {
+            all.iter().flatten().for_each(|word| {
+                assert_eq!(futex::wake(word, 0), 0);
+            });
+        }
+        for (thread, waiter) in waiters.into_iter().enumerate() {
+            let index = thread % WORDS;
+            all[thread][index].store(1, Relaxed);
+            let woken = futex::wake(&all[thread][index], 1);
+            let expected = match woken {
+                0 => WaitedAny::Changed(index),
+                _ => WaitedAny::Woken(1 << index),
+            };
+            assert_eq!(waiter.join().unwrap(), expected);
+        }
+    });
+}
+
 /// Nobody is lost where wakers, deadlines and requeues meet.
 #[test]
 fn as_many_are_woken_as_say_so() {

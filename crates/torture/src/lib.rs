@@ -4,7 +4,9 @@
 pub mod antagonist;
 mod board;
 pub mod chains;
+pub mod crowd;
 pub mod explore;
+pub mod futexblock;
 pub mod futexhash;
 pub mod locktest;
 pub mod locktorture;

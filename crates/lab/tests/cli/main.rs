@@ -4,6 +4,8 @@
 mod calibrate;
 mod compare;
 mod explore;
+mod futex_block;
+mod futex_crowd;
 mod futex_hash;
 mod locktest;
 mod pi_stress;

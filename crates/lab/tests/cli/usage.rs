@@ -33,6 +33,19 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
             "futex-hash --share",
             ["'--share'", "did you mean '--shared'?"],
         ),
+        ("futex-wake --nwakes 0", ["--nwakes '0'", "from 1 to 8192"]),
+        (
+            "futex-wake --distinct -w 2",
+            ["'--distinct' cannot be used", "--nwakes"],
+        ),
+        (
+            "futex-requeue -q 9999",
+            ["--nrequeue '9999'", "from 1 to 8192"],
+        ),
+        (
+            "futex-crowd --waiters 5,4000001",
+            ["--waiters '4000001'", "from 1 to 4000000"],
+        ),
         ("compar", ["'compar'", "did you mean 'compare'?"]),
         ("--frob", ["'--frob'", "--help"]),
         (
