@@ -19,7 +19,7 @@ use crate::{
 ///
 /// Each waits for a word of its own, in a table as the library's; then each is woken, in
 /// a random order. A million threads are more than most machines can start: so these are
-/// tasks that share one thread, and one stack of 4 KiB for each of them at most. Counted is
+/// tasks that share one thread, and one stack of 2 KiB for each of them. Counted is
 /// what the table does for each: accesses of shared words, the same in every run. The
 /// times beside that are without the kernel's, to put threads to sleep and to wake them,
 /// but with the first touch of each task's stack and record.

@@ -24,13 +24,15 @@ thread_local! {
     static WORLD: World = const { World::new() };
 }
 
+/// What a task does, by its number.
+type Body = Rc<dyn Fn(u32)>;
+
 /// What the tasks of a thread are.
 struct World {
     /// The one that runs.
     me: Cell<u32>,
     records: Cell<&'static [TaskRecord<Nested>]>,
-    /// What a task does.
-    body: RefCell<Option<Rc<dyn Fn(u32)>>>,
+    body: RefCell<Option<Body>>,
     /// The accesses of words so far.
     accesses: Cell<u64>,
 }
@@ -210,7 +212,7 @@ fn run_in<const FIRST: usize, const MOST: usize>(
     waiters: u32,
 ) -> Report {
     /// More than a task needs of the stack, and than all need together.
-    const FRAME: usize = 4 << 10;
+    const FRAME: usize = 2 << 10;
     const BASE: usize = 1 << 20;
     let stack = BASE + waiters as usize * FRAME;
     let thread = thread::Builder::new().stack_size(stack);
@@ -269,7 +271,7 @@ fn wake_all<const FIRST: usize, const MOST: usize>(
 
 /// Words beside each other.
 fn key(task: u32) -> Key {
-    Key::private(0, 1 << 32 | u64::from(task) * 4)
+    Key::private(0, (1 << 32) + u64::from(task) * 4)
 }
 
 /// Counts the accesses of calls.
