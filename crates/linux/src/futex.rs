@@ -23,7 +23,7 @@ use lockyard_core::{
     futex::{Key, Table, Waiter},
 };
 
-use crate::{Linux, interrupt, urgency};
+use crate::{Linux, interrupt, tasks, urgency};
 
 /// The buckets of the table at first, of 64 bytes: 256 KiB of zero bytes, of which the
 /// process gets the pages that it uses.

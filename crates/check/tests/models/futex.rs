@@ -1,9 +1,10 @@
 //! Models of the futex. Those of words that processes share are in `shared`.
 
-mod lookup;
-
 #[path = "futex/growth.rs"]
 mod growth;
+mod lookup;
+#[path = "futex/shared.rs"]
+mod shared;
 
 use std::{cell::Cell, num::NonZeroU32, rc::Rc};
 
@@ -18,9 +19,6 @@ use lockyard_core::{
 };
 
 use crate::{DEADLINE, explore, guarded::Guarded};
-
-#[path = "futex/shared.rs"]
-mod shared;
 
 const SLOTS: usize = 4;
 /// From one bucket's word to the next one's, in words.
@@ -618,7 +616,7 @@ fn a_mutex_of_its_user() {
 
 /// A mutex, and a condition variable that is an address.
 struct Signalled {
-    futex: Futex,
+    futex: Table<Check, SLOTS>,
     guarded: Rc<Guarded>,
 }
 
@@ -650,7 +648,7 @@ impl Signalled {
 /// One waits for the payload to change; another changes it and signals.
 fn signalled(deadline: Option<Deadline>) {
     let shared = Rc::new(Signalled {
-        futex: Futex::new(),
+        futex: Table::new(),
         guarded: Guarded::new(),
     });
     let counts = Rc::new(Cell::new((0, 0)));
@@ -691,7 +689,7 @@ fn no_lost_stop() {
     let events = [Event::Cancelled, Event::Parked];
     explore("futex, stop", &explorer, &events, || {
         let shared = Rc::new(Signalled {
-            futex: Futex::new(),
+            futex: Table::new(),
             guarded: Guarded::new(),
         });
         let stop = Rc::new(CheckWord::ZERO);

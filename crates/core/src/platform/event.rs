@@ -90,7 +90,7 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 39] = [
+    pub const ALL: [Event; 40] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
