@@ -310,7 +310,7 @@ fn keys_are_looked_up_in_every_layout() {
             (row["layout"].as_str(), row["threads"].as_u64())
         })
         .collect();
-    let threads = [1, 4, 16, 32, 64, 128, 256];
+    let threads = [1, 16, 32, 64, 128, 256];
     let layouts = ["neighbours", "apart", "huge"];
     let expected = layouts.map(|layout| threads.map(|n| (Some(layout), Some(n))));
     assert_eq!(settings, expected.concat());

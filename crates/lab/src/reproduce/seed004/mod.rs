@@ -31,7 +31,7 @@ const NAME: &str = "004";
 const MACHINE: &str = "x86-60c";
 const SECONDS: Duration = Duration::from_millis(50);
 const FUTEXES: usize = 1_024;
-const THREADS: [usize; 7] = [1, 4, 16, 32, 64, 128, 256];
+const THREADS: [usize; 6] = [1, 16, 32, 64, 128, 256];
 /// The first is what the benchmark does by default.
 const LAYOUTS: [Layout; 3] = [Layout::Neighbours, Layout::Apart, Layout::Huge];
 

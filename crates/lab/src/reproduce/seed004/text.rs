@@ -20,12 +20,12 @@ pub fn header(bench: &Bench) -> String {
          Simulated machine = {}\n{}\n\
          Before: the page lock is held while a key is found\n\
          After: it is not (later: the key refers to nothing, either)\n\
-         Published setting: perf bench futex hash on shared futexes in anonymous memory, 60 cores; \
-         the numbers of threads and all else are not given, here {} futexes of each thread\n\
+         Published setting: perf bench futex hash on shared futexes in anonymous memory, 60 cores\n\
+         Not given: the numbers of threads, and how it was called; here {} futexes of each thread\n\
          {} runs: seeds 1 to {}; {} s each, private and later a part of that\n",
         place::titled(machine),
         machine.about,
-        first.futexes,
+        whole(first.futexes as f64),
         bench.runs(),
         bench.seeds,
         first.seconds,
