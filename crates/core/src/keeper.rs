@@ -139,23 +139,15 @@ impl Keeper {
         self.took.set(took);
         let Some(lock) = lock else { return };
         let streak = &self.streaks[slot(lock)];
-        if streak.lock.get() != lock || streak.mark.get() == took {
-            self.begins_or_lasts(lock, now);
-        }
-    }
-
-    /// One call to both, so that what stands in the caller's code is small.
-    #[cold]
-    #[inline(never)]
-    fn begins_or_lasts(&self, lock: usize, now: impl Fn() -> u64) {
-        if self.streaks[slot(lock)].lock.get() != lock {
+        if streak.lock.get() != lock {
             self.begins(lock);
-        } else {
-            self.lasts(lock, now());
+        } else if streak.mark.get() == took {
+            self.lasts(lock, now);
         }
     }
 
     /// A streak begins.
+    #[inline(always)]
     fn begins(&self, lock: usize) {
         if self.keeps(lock) {
             self.revoked(slot(lock));
@@ -165,6 +157,7 @@ impl Keeper {
     }
 
     /// A streak begins with that acquisition.
+    #[inline(always)]
     fn begin_with(&self, first: u32, slot: usize) {
         let streak = &self.streaks[slot];
         streak.timed.set(None);
@@ -173,7 +166,10 @@ impl Keeper {
 
     /// A streak is long enough to take the time, or to earn a reservation if it
     /// was quick enough.
-    fn lasts(&self, lock: usize, now: u64) {
+    #[cold]
+    #[inline(never)]
+    fn lasts(&self, lock: usize, now: impl Fn() -> u64) {
+        let now = now();
         let streak = &self.streaks[slot(lock)];
         let length = EARNS - TIMED + streak.more.get();
         let took = streak

@@ -22,7 +22,7 @@ use libc::{
     PTHREAD_MUTEX_RECURSIVE, clockid_t, pthread_mutexattr_t, timespec,
 };
 use lockyard_core::{Deadline, Platform, RawMutex, RawPiMutex};
-use lockyard_linux::{Linux, LinuxPi};
+use lockyard_linux::{Linux, LinuxPi, clock};
 
 use crate::{next, ours, result, time::Until};
 
@@ -143,8 +143,8 @@ impl Lock for PiLock {
     }
     fn lock_unless_mine(&self) -> bool {
         // With a deadline it does not end the process where the kernel finds a deadlock.
-        const NEVER: u64 = u64::MAX;
-        !self.is_mine() && self.lock_until(lockyard_linux::clock::monotonic(NEVER))
+        let never = clock::monotonic(u64::MAX);
+        self.try_lock() || !self.is_mine() && self.lock_until(never)
     }
     fn lock_until(&self, deadline: Deadline) -> bool {
         self.lock_until(deadline)
@@ -386,21 +386,26 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let object = unsafe { &*mutex };
     // What is reserved for the caller is ours.
-    if object.is_plain() && (object.lock.retake() || ours() && object.lock.lock_unless_mine()) {
+    if object.is_plain() && object.lock.retake() {
         return 0;
     }
     // SAFETY: the caller's.
-    unsafe { lock_other(mutex) }
+    unsafe { lock_unkept(mutex) }
 }
 
-/// Of any kind.
+/// One that is not of the normal kind and reserved for the caller. Of its own, so that the
+/// way of those that are is short, and `extern "C"`, so that it is jumped to.
 ///
 /// # Safety
 /// See above.
 #[inline(never)]
-unsafe fn lock_other(mutex: *mut Mutex) -> c_int {
+unsafe extern "C" fn lock_unkept(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
-    match unsafe { &*mutex }.whose() {
+    let object = unsafe { &*mutex };
+    if object.is_plain() && ours() && object.lock.lock_unkept() {
+        return 0;
+    }
+    match object.whose() {
         Whose::Ours(held) => held.lock(),
         Whose::OursPi(held) => held.lock(),
         // SAFETY: the caller's.
@@ -462,24 +467,26 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let object = unsafe { &*mutex };
     // SAFETY: C has no guards.
-    let unlocked = || unsafe {
-        object.lock.unlock_kept() || ours() && object.lock.unlock_if_mine() // as above
-    };
-    if object.is_plain() && unlocked() {
-        return 0;
+    if object.is_plain() && unsafe { object.lock.unlock_kept() } {
+        return 0; // as above
     }
     // SAFETY: the caller's.
-    unsafe { unlock_other(mutex) }
+    unsafe { unlock_unkept(mutex) }
 }
 
-/// Of any kind.
+/// One that is not of the normal kind, or does not stay reserved for the caller.
 ///
 /// # Safety
 /// See above.
 #[inline(never)]
-unsafe fn unlock_other(mutex: *mut Mutex) -> c_int {
+unsafe extern "C" fn unlock_unkept(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
-    match unsafe { &*mutex }.whose() {
+    let object = unsafe { &*mutex };
+    // SAFETY: C has no guards.
+    if object.is_plain() && ours() && unsafe { object.lock.unlock_if_mine() } {
+        return 0;
+    }
+    match object.whose() {
         Whose::Ours(held) => held.unlock(),
         Whose::OursPi(held) => held.unlock(),
         // SAFETY: the caller's.

@@ -11,7 +11,13 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// already.
     #[inline]
     pub fn lock_unless_mine(&self) -> bool {
-        self.retake() || self.body.take(P::me()) || self.wait_unless_mine()
+        self.retake() || self.lock_unkept()
+    }
+
+    /// [`RawMutex::lock_unless_mine`] after [`RawMutex::retake`].
+    #[inline(always)]
+    pub fn lock_unkept(&self) -> bool {
+        self.body.take(P::me()) || self.wait_unless_mine()
     }
 
     /// Takes the mutex if it is reserved for the caller.
@@ -31,6 +37,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     }
 
     /// Of its own, so that what stands in the caller's code is small.
+    #[cold]
     #[inline(never)]
     fn wait_unless_mine(&self) -> bool {
         !self.is_mine() && self.lock_contended(None)
