@@ -675,7 +675,7 @@ fn no_lost_signal() {
 
 #[test]
 fn signal_against_timeout() {
-    let explorer = Explorer::new().whims(2);
+    let explorer = Explorer::new().whims(1);
     let events = [Event::Cancelled, Event::Parked];
     explore("futex, signal, deadline", &explorer, &events, || {
         signalled(Some(DEADLINE));
