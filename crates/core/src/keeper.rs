@@ -142,12 +142,14 @@ impl Keeper {
         if streak.lock.get() != lock {
             self.begins(lock);
         } else if streak.mark.get() == took {
-            self.lasts(lock, now);
+            self.lasts(lock, now());
         }
     }
 
-    /// A streak begins.
-    #[inline(always)]
+    /// A streak begins. Of its own, as the next, so that what stands in the code of who
+    /// locks is small.
+    #[cold]
+    #[inline(never)]
     fn begins(&self, lock: usize) {
         if self.keeps(lock) {
             self.revoked(slot(lock));
@@ -157,7 +159,6 @@ impl Keeper {
     }
 
     /// A streak begins with that acquisition.
-    #[inline(always)]
     fn begin_with(&self, first: u32, slot: usize) {
         let streak = &self.streaks[slot];
         streak.timed.set(None);
@@ -168,8 +169,7 @@ impl Keeper {
     /// was quick enough.
     #[cold]
     #[inline(never)]
-    fn lasts(&self, lock: usize, now: impl Fn() -> u64) {
-        let now = now();
+    fn lasts(&self, lock: usize, now: u64) {
         let streak = &self.streaks[slot(lock)];
         let length = EARNS - TIMED + streak.more.get();
         let took = streak

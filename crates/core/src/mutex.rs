@@ -464,17 +464,9 @@ impl<P: Platform> Body<P> {
 
     #[inline(always)]
     pub(crate) fn unlock(&self) {
-        if !self.unlock_if_mine() {
-            self.check_owner(P::me());
-        }
-    }
-
-    /// Returns whether the caller had it.
-    #[inline(always)]
-    fn unlock_if_mine(&self) -> bool {
-        P::keeps(self.address()) && self.release_kept() || {
+        if !(P::keeps(self.address()) && self.release_kept()) {
             P::about_to_write(&self.owner); // who waits may have fetched the line
-            self.unlock_unkept()
+            self.unlock_unkept();
         }
     }
 
@@ -498,8 +490,10 @@ impl<P: Platform> Body<P> {
 
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
-    fn unlock_unkept(&self) -> bool {
-        self.release_as(0) || self.unlock_slow()
+    fn unlock_unkept(&self) {
+        if !(self.release_as(0) || self.unlock_slow()) {
+            self.check_owner(P::me());
+        }
     }
 
     /// Whether the mutex may just be released: nobody waits, or somebody has
@@ -516,6 +510,7 @@ impl<P: Platform> Body<P> {
         P::store_if(&self.owner, 0, &self.queue.front, front.0) // (M1), (M3)
     }
 
+    /// Returns whether the caller had it.
     #[cold]
     #[inline(never)]
     fn unlock_slow(&self) -> bool {

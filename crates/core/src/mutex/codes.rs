@@ -49,7 +49,8 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// If the caller holds it, it has no guard of it any more.
     #[inline]
     pub unsafe fn unlock_if_mine(&self) -> bool {
-        self.body.unlock_if_mine()
+        let kept = P::keeps(self.body.address()) && self.body.release_kept();
+        kept || self.body.release_as(0) || self.body.unlock_slow()
     }
 
     /// Makes the calling task the owner of a mutex that another locked and has left to
