@@ -256,7 +256,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
     ///
     /// A condition variable that is nothing but an address: a waker that `release` lets
     /// go on finds the caller, and the word at the address is nobody's. `release` runs
-    /// outside of all gates, and must not use the table.
+    /// outside of all gates; it may wake others by the table, but not wait in it.
     pub fn wait_after(
         &self,
         key: &Key,

@@ -63,6 +63,16 @@ pub fn wait_bitset(
     deadline: Option<Instant>,
 ) -> Waited {
     let deadline = deadline.map(|at| Linux::deadline(&at));
+    wait_until(word, expected, bitset, deadline)
+}
+
+/// [`wait_bitset`] with a deadline as the locks have it.
+pub fn wait_until(
+    word: &AtomicU32,
+    expected: u32,
+    bitset: NonZeroU32,
+    deadline: Option<Deadline>,
+) -> Waited {
     let key = key(word);
     loop {
         // To ask for the priority may take a system call: not inside a gate, and only
@@ -116,7 +126,7 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], deadline: Option<Instant>) -> Waite
 /// Returns whether a waker has counted the thread.
 ///
 /// A condition variable that is nothing but an address, of which no byte is touched:
-/// `release` unlocks the mutex, and must not use this module.
+/// `release` unlocks the mutex; of this module it may use [`wake`].
 pub fn wait_after(
     address: *const AtomicU32,
     release: impl FnOnce(),

@@ -6,6 +6,7 @@
 //! | 4 | its kind, as a static initialiser has it | | its kind, with a flag above these |
 //! | 5 | 0 | [`PI`] and its kind | its own: small, or 0 |
 //! | 6 | locks of a recursive one beyond the first | likewise | its own |
+//! | 7 | unlocks by others than the owner, counted | 0 | its own |
 //!
 //! So a static initialiser is a mutex of ours, and who makes one by attributes decides
 //! whose it is: what is robust, shared with other processes or has a ceiling is the C
@@ -13,16 +14,23 @@
 
 use std::{
     ffi::c_int,
+    num::NonZeroU32,
     ptr,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
 use libc::{
     EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, PTHREAD_MUTEX_ERRORCHECK,
     PTHREAD_MUTEX_RECURSIVE, clockid_t, pthread_mutexattr_t, timespec,
 };
-use lockyard_core::{Deadline, Platform, RawMutex, RawPiMutex};
-use lockyard_linux::{Linux, LinuxPi, clock};
+use lockyard_core::{Deadline, RawMutex, RawPiMutex};
+use lockyard_linux::{
+    Linux, LinuxPi, clock,
+    futex::{self, Waited},
+};
 
 use crate::{next, ours, result, time::Until};
 
@@ -42,6 +50,7 @@ pub struct Mutex {
     kind: AtomicU32,
     mark: AtomicU32,
     more: AtomicU32,
+    unlocks: AtomicU32,
 }
 
 type PiLock = RawPiMutex<LinuxPi>;
@@ -86,6 +95,8 @@ struct Held<'a, L> {
     kind: Kind,
     /// Of a recursive mutex, in its owner's hands.
     more: &'a AtomicU32,
+    /// Where the owner of a normal mutex waits for another to unlock it.
+    unlocks: &'a AtomicU32,
 }
 
 /// What both locks do.
@@ -174,7 +185,7 @@ impl Mutex {
     #[inline(always)]
     fn whose(&self) -> Whose<'_> {
         let (kind, mark) = (self.kind.load(Relaxed), self.mark.load(Relaxed)); // likewise
-        let more = &self.more;
+        let (more, unlocks) = (&self.more, &self.unlocks);
         if !ours() {
             Whose::Libcs
         } else if mark & !LAST_KIND == PI {
@@ -182,10 +193,20 @@ impl Mutex {
             // valid as long as this reference, which the caller has.
             let lock = unsafe { &*ptr::from_ref(self).cast::<PiLock>() };
             let kind = Kind::of(mark & LAST_KIND);
-            Whose::OursPi(Held { lock, kind, more })
+            Whose::OursPi(Held {
+                lock,
+                kind,
+                more,
+                unlocks,
+            })
         } else if kind <= LAST_KIND {
             let (lock, kind) = (&self.lock, Kind::of(kind));
-            Whose::Ours(Held { lock, kind, more })
+            Whose::Ours(Held {
+                lock,
+                kind,
+                more,
+                unlocks,
+            })
         } else {
             Whose::Libcs
         }
@@ -195,15 +216,12 @@ impl Mutex {
 impl<L: Lock> Held<'_, L> {
     #[inline(always)]
     fn lock(&self) -> c_int {
-        if self.kind == Kind::Normal {
-            while !self.lock.lock_unless_mine() {
-                nap();
-            }
-            return 0;
-        }
-        match self.lock.lock_unless_mine() {
-            true => 0,
-            false => self.lock_again(EDEADLK),
+        if self.lock.lock_unless_mine() {
+            0
+        } else if self.kind == Kind::Normal {
+            result(self.lock_after_another(None), ETIMEDOUT)
+        } else {
+            self.lock_again(EDEADLK)
         }
     }
 
@@ -231,8 +249,30 @@ impl<L: Lock> Held<'_, L> {
         }
         // SAFETY: the caller's.
         match unsafe { until.deadline() } {
-            Ok(deadline) => result(self.lock.lock_until(deadline), ETIMEDOUT),
+            Ok(deadline) => result(self.lock_after_another(Some(deadline)), ETIMEDOUT),
             Err(error) => error,
+        }
+    }
+
+    /// Waits while the mutex is the caller's, until another thread unlocks it, and takes it
+    /// then: POSIX has the owner of a normal one wait for ever, and programs use that as a
+    /// semaphore. `false` when the deadline has passed.
+    #[cold]
+    #[inline(never)]
+    fn lock_after_another(&self, deadline: Option<Deadline>) -> bool {
+        loop {
+            // (A) Acquire pairs with `unlock_for_another`'s: counted, it is not mine.
+            let unlocks = self.unlocks.load(Acquire);
+            if !self.lock.is_mine() {
+                return match deadline {
+                    Some(deadline) => self.lock.lock_until(deadline),
+                    None => self.lock.lock_unless_mine(),
+                };
+            }
+            let waited = futex::wait_until(self.unlocks, unlocks, NonZeroU32::MAX, deadline);
+            if waited == Waited::TimedOut {
+                return false;
+            }
         }
     }
 
@@ -258,30 +298,29 @@ impl<L: Lock> Held<'_, L> {
         if self.lock.unlock_if_mine() {
             0
         } else if self.kind == Kind::Normal {
-            unlock_for_another(self.lock)
+            self.unlock_for_another()
         } else {
             EPERM
         }
     }
-}
 
-/// The owner waits for itself, until another thread unlocks the mutex for it: POSIX has it
-/// wait for ever, and programs have used that as a semaphore.
-#[cold]
-fn nap() {
-    const NAP_NS: u64 = 10_000_000;
-    Linux::park(Some(Linux::after(NAP_NS)));
-}
-
-/// A thread unlocks a normal mutex that it does not have: the owner has left that to it,
-/// or nobody has it.
-#[cold]
-#[inline(never)]
-fn unlock_for_another<L: Lock>(lock: &L) -> c_int {
-    if !lock.is_locked() || lock.take_over() && lock.unlock_if_mine() {
-        0
-    } else {
-        EPERM
+    /// A thread unlocks a normal mutex that it does not have: the owner has left that to it,
+    /// or nobody has it.
+    #[cold]
+    #[inline(never)]
+    fn unlock_for_another(&self) -> c_int {
+        if !self.lock.is_locked() {
+            return 0;
+        }
+        if !self.lock.take_over() {
+            return EPERM;
+        }
+        let owner_waits_at = ptr::from_ref(self.unlocks);
+        // (A) Release pairs with `lock_after_another`'s: the owner is another.
+        self.unlocks.fetch_add(1, Release);
+        let unlocked = self.lock.unlock_if_mine();
+        futex::wake(owner_waits_at, u32::MAX); // an address: the mutex may be gone
+        result(unlocked, EPERM)
     }
 }
 
@@ -355,6 +394,7 @@ pub unsafe fn init(mutex: *mut Mutex, kind: u32, mark: u32) {
         kind: AtomicU32::new(kind),
         mark: AtomicU32::new(mark),
         more: AtomicU32::new(0),
+        unlocks: AtomicU32::new(0),
     };
     // SAFETY: it is writable, of a pthread_mutex_t's size, and nobody uses it yet.
     unsafe { mutex.write(unlocked) };

@@ -167,6 +167,49 @@ static void unlocked_by_another(void)
 	CODE(pthread_mutex_destroy(&mutex), 0);
 }
 
+/* Two mutexes as two semaphores, each locked by who waits and unlocked by who wakes. */
+struct semaphores {
+	pthread_mutex_t ball[2];
+	int turns;
+};
+
+enum { TURNS = 2000 };
+
+static void *play(void *semaphores)
+{
+	struct semaphores *shared = semaphores;
+	int i;
+
+	for (i = 0; i < TURNS; i++) {
+		CODE(pthread_mutex_lock(&shared->ball[1]), 0);
+		shared->turns++;
+		CODE(pthread_mutex_unlock(&shared->ball[0]), 0);
+	}
+	return NULL;
+}
+
+static void mutex_as_semaphore(void)
+{
+	struct semaphores shared = { { PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER }, 0 };
+	pthread_t other;
+	int i;
+
+	CODE(pthread_mutex_lock(&shared.ball[0]), 0);
+	CODE(pthread_mutex_lock(&shared.ball[1]), 0);
+	other = started(play, &shared);
+	for (i = 1; i <= TURNS; i++) {
+		struct timespec at = in_ms(CLOCK_REALTIME, 600000);
+
+		CODE(pthread_mutex_unlock(&shared.ball[1]), 0);
+		if (i % 2)
+			CODE(pthread_mutex_lock(&shared.ball[0]), 0);
+		else
+			CODE(pthread_mutex_timedlock(&shared.ball[0], &at), 0);
+		EXPECT(shared.turns == i);
+	}
+	pthread_join(other, NULL);
+}
+
 struct counted {
 	pthread_mutex_t *mutex;
 	long count;
@@ -317,6 +360,7 @@ void mutex_cases(void)
 	RUN(mutex_deadlines);
 	RUN(mutex_timeouts);
 	RUN(unlocked_by_another);
+	RUN(mutex_as_semaphore);
 	RUN(mutex_exclusion);
 	RUN(gone_after_unlock);
 	RUN(mutex_robust);
