@@ -103,9 +103,13 @@ fn judge_all<'a>(
             Err(error) => judged.push((*twin, Err(error))),
         }
     }
+    let files = broken.iter().filter_map(|twin| twin.model.as_deref());
+    let files = files.filter_map(|model| Some(model.split_once("::")?.0));
+    let files = files.collect();
     // Once for all of the batch.
     let built = tree
         .change(&texts)
+        .and_then(|()| tree.leave_models(&files))
         .and_then(|()| Models::build(tree, Suite::Models))
         .map_err(|error| format!("{error:#}"));
     judged.extend(broken.into_iter().map(|twin| {
