@@ -93,8 +93,9 @@ const BEFORE_TIDY: [Step; 2] = [
     },
 ];
 
-const AFTER_TIDY: [Step; 3] = [
+const AFTER_TIDY: [Step; 4] = [
     Step::cargo("test --workspace --no-fail-fast"),
+    Step::cargo("test --package lockyard --features deadlock --test deadlock"),
     Step::cargo("xtask busted"),
     Step {
         env: Some(("RUSTDOCFLAGS", "-D warnings")),

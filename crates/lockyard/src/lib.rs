@@ -26,6 +26,14 @@
 //! a mutex leaves it locked; its number may later name another thread, which
 //! then passes for the owner.
 //!
+//! # Deadlocks
+//!
+//! With the feature `deadlock` every lock of this crate but [`RobustPiMutex`] and the futex
+//! is watched: a deadlock is reported on standard error, with the stacks of those who could
+//! get into it, when it becomes possible; and some misuse with the stack of the holder.
+//! `docs/deadlock.md` says what is reported. Locks are four to eight bytes larger then, and
+//! each takes a tenth of a microsecond more. Without it nothing of it is there.
+//!
 //! # Fork
 //!
 //! In a fork's child the forking thread still holds what it held, and may
@@ -40,6 +48,16 @@
 
 pub mod futex;
 mod robust;
+#[cfg(feature = "deadlock")]
+mod watched;
+
+/// The locks as they are.
+#[cfg(not(feature = "deadlock"))]
+mod watched {
+    pub type Mutex<R> = R;
+    pub type Condvar<C> = C;
+    pub type RwLock<R> = R;
+}
 
 pub use lock_api::WaitTimeoutResult;
 pub use lockyard_core::{mutex::PATIENCE_MICROS, osq, percpu_rwsem, pimutex, rwsem};
@@ -48,7 +66,7 @@ use lockyard_linux::{Linux, LinuxPi};
 pub use robust::{OwnerDied, RobustPiMutex};
 
 /// The mutex without its data: sixteen bytes, all zero when unlocked.
-pub type RawMutex<W = osq::Event> = lockyard_core::RawMutex<Linux, W>;
+pub type RawMutex<W = osq::Event> = watched::Mutex<lockyard_core::RawMutex<Linux, W>>;
 
 /// A mutual-exclusion lock around a `T`.
 ///
@@ -99,11 +117,11 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 /// CHANGED.notify_one();
 /// waiter.join().unwrap();
 /// ```
-pub type Condvar = lock_api::Condvar<lockyard_core::Condvar<Linux>>;
+pub type Condvar = lock_api::Condvar<watched::Condvar<lockyard_core::Condvar<Linux>>>;
 
 /// The mutex with priority inheritance without its data: 24 bytes, all zero when
 /// unlocked. `S` says who waits in the kernel; see [`pimutex`].
-pub type RawPiMutex<S = pimutex::Adaptive> = lockyard_core::RawPiMutex<LinuxPi, S>;
+pub type RawPiMutex<S = pimutex::Adaptive> = watched::Mutex<lockyard_core::RawPiMutex<LinuxPi, S>>;
 
 /// A mutual-exclusion lock around a `T` whose owner runs at the priority of the most
 /// urgent real-time thread that waits for it.
@@ -170,7 +188,8 @@ pub type MappedPiMutexGuard<'a, T, S = pimutex::Adaptive> =
 pub type PiCondvar<M = RawPiMutex> = lock_api::Condvar<RawPiCondvar<M>>;
 
 /// The reader-writer lock without its data: 24 bytes, all zero when unlocked.
-pub type RawRwLock<C = rwsem::Lockless, W = osq::Event> = lockyard_core::RawRwLock<Linux, C, W>;
+pub type RawRwLock<C = rwsem::Lockless, W = osq::Event> =
+    watched::RwLock<lockyard_core::RawRwLock<Linux, C, W>>;
 
 /// A lock around a `T` for many readers or one writer.
 ///
@@ -229,7 +248,8 @@ pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, Ra
 
 /// The per-CPU reader-writer lock without its data: 32 bytes, all zero when unlocked.
 /// `G` says who gets it from a writer; see [`percpu_rwsem`].
-pub type RawPercpuRwLock<G = percpu_rwsem::Bounded> = lockyard_core::RawPercpuRwLock<Linux, G>;
+pub type RawPercpuRwLock<G = percpu_rwsem::Bounded> =
+    watched::RwLock<lockyard_core::RawPercpuRwLock<Linux, G>>;
 
 /// A lock around a `T` that is read all the time and written seldom.
 ///

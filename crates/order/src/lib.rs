@@ -1,0 +1,196 @@
+//! The order validator: learns in which order a program takes its locks, and reports a
+//! deadlock when it becomes possible, not only when it happens.
+//!
+//! Locks call [`wants`] before they wait, [`took`] once they are taken, [`released`] before
+//! they are released, [`destroyed`] when they cease to be; and have a [`Tag`] of zero in
+//! them. `docs/deadlock.md` says what is reported.
+//!
+//! It may be called from inside an allocator and under any lock: to see what is known it
+//! neither allocates nor takes a lock of the C library's. It allocates to make a report,
+//! when it has released its own lock. Its tables are of fixed size; the bounds are in
+//! `graph.rs`, `held.rs` and `thread.rs`.
+
+mod graph;
+mod held;
+mod lock;
+mod mode;
+mod report;
+mod stack;
+mod thread;
+
+use graph::{Found, Graph};
+use held::Held;
+use lock::Known;
+pub use lock::{Kind, Lock, Tag};
+use lockyard_linux::Linux;
+pub use mode::Mode;
+pub use report::reports;
+use report::{Inversion, Limit, Misuse};
+use stack::Stack;
+use thread::{Thread, enter, records};
+
+/// Who has it calls nothing that locks.
+static GRAPH: lock_api::Mutex<lockyard_core::RawMutex<Linux>, Graph> =
+    lock_api::Mutex::new(Graph::new());
+
+/// The calling thread is about to wait for a lock, for as long as it takes: it may be
+/// reported. Where it waits with a deadline it gets on, and this is not called.
+pub fn wants(lock: Lock, mode: Mode) {
+    let Some(me) = enter() else { return };
+    if me.holds.trim() {
+        return;
+    }
+    let lock = lock.make_known();
+    if let Some(held) = me.holds.find(lock.address) {
+        wants_own(&me, &lock, mode, held);
+    }
+    let chain = me.holds.chain(&lock, mode);
+    if !me.knows(chain) {
+        learn(&me, &lock, mode);
+        me.remember(chain);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn learn(me: &Thread, lock: &Known, mode: Mode) {
+    let at = Stack::capture();
+    let mut graph = GRAPH.lock();
+    match graph.learn(me.tid(), &me.holds, lock, mode, &at) {
+        Found::Nothing => {}
+        Found::Cycle(edges) => {
+            let inversion = Inversion::of(&graph, edges);
+            drop(graph);
+            inversion.report();
+        }
+        Found::Limit(limit) => {
+            drop(graph);
+            limit.say_once();
+        }
+    }
+}
+
+/// The thread holds already what it is about to wait for.
+#[cold]
+fn wants_own(me: &Thread, lock: &Known, mode: Mode, held: &Held) {
+    let upgrades = mode == Mode::Upgrade && held.mode() == Mode::Upgradable;
+    if held.lock().key != lock.key || upgrades || !mode.waits_for(held.mode()) {
+        return;
+    }
+    let if_writer = match mode == Mode::Shared && held.mode() != Mode::Exclusive {
+        true => " as soon as a writer waits between its two reads",
+        false => "",
+    };
+    report(
+        format_args!("thread {} waits for itself{if_writer}", me.tid()),
+        lock,
+        (me.tid(), held),
+    );
+}
+
+fn report(what: std::fmt::Arguments, lock: &Known, (thread, held): (u32, &Held)) {
+    Misuse {
+        what,
+        lock: *lock,
+        at: Stack::capture(),
+        holder: (thread, held.mode(), held.stack()),
+    }
+    .report();
+}
+
+/// The calling thread has taken a lock, however it did.
+pub fn took(lock: Lock, mode: Mode) {
+    let Some(me) = enter() else { return };
+    me.holds.trim();
+    let lock = lock.make_known();
+    if mode == Mode::Exclusive {
+        // What it held at the address was another lock, and is no more.
+        while let Some(stale) = me.holds.find(lock.address) {
+            stale.take_out(lock.address);
+        }
+    }
+    let at = me.stack(me.holds.chain(&lock, mode));
+    if !me.holds.push(&lock, mode, &at) {
+        Limit::Held.say_once();
+    }
+}
+
+/// The calling thread holds a lock in this mode from now on: it was upgraded or downgraded.
+pub fn changed(lock: Lock, mode: Mode) {
+    let Some(me) = enter() else { return };
+    if let Some(held) = me.holds.find(lock.address) {
+        held.set_mode(mode);
+    }
+}
+
+/// The calling thread is about to release a lock, which a reader may do for another thread.
+pub fn released(lock: Lock) {
+    let Some(me) = enter() else { return };
+    match me.holds.find(lock.address) {
+        Some(held) => {
+            held.take_out(lock.address);
+            me.holds.trim();
+        }
+        None => release_for_another(&me, lock),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn release_for_another(me: &Thread, lock: Lock) {
+    if me.holds.release_unseen() {
+        return;
+    }
+    let Some(lock) = lock.known() else { return };
+    let Some((thread, held)) = holder(&lock) else {
+        return;
+    };
+    if !held.mode().is_shared() {
+        let what = format_args!(
+            "thread {} unlocks what thread {} holds",
+            me.tid(),
+            thread.tid()
+        );
+        report(what, &lock, (thread.tid(), held));
+    }
+    held.take_out(lock.address);
+}
+
+/// Some thread that holds the lock.
+fn holder(lock: &Known) -> Option<(&'static Thread, &'static Held)> {
+    records().find_map(|thread| {
+        let held = thread.holds.find(lock.address)?;
+        (held.lock().key == lock.key).then_some((thread, held))
+    })
+}
+
+/// A lock is destroyed, and `held` if it is locked.
+pub fn destroyed(lock: Lock, held: bool) {
+    let Some(known) = lock.known() else { return };
+    let Some(me) = enter() else { return };
+    if held && let Some((thread, held)) = holder(&known) {
+        let what = format_args!(
+            "thread {} destroys what thread {} holds",
+            me.tid(),
+            thread.tid()
+        );
+        report(what, &known, (thread.tid(), held));
+        held.take_out(known.address);
+    }
+    GRAPH.lock().gone(known.key);
+    lock.make_unknown();
+}
+
+/// The calling thread ends.
+fn exits(me: &Thread) {
+    for held in me.holds.iter() {
+        report(
+            format_args!(
+                "thread {} ends, and has not unlocked what it holds",
+                me.tid()
+            ),
+            &held.lock(),
+            (me.tid(), held),
+        );
+    }
+}

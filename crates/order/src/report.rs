@@ -1,0 +1,266 @@
+//! What is said, on standard error: each report by one write, after the locks of this
+//! crate are released.
+
+use std::{
+    ffi::c_void,
+    fmt::Write,
+    ptr,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use crate::{
+    graph::{Graph, LONGEST},
+    lock::{Kind, Known},
+    mode::Mode,
+    stack::Stack,
+};
+
+static REPORTS: AtomicU32 = AtomicU32::new(0);
+
+/// The reports that this process has made.
+pub fn reports() -> u32 {
+    REPORTS.load(Relaxed) // a count
+}
+
+/// A bound that was met, of which one line is said.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub enum Limit {
+    /// All orders are forgotten.
+    Orders,
+    /// A thread is not watched.
+    Threads,
+    /// A lock that a thread holds is not seen.
+    Held,
+    /// A search was given up.
+    Search,
+    /// An inversion is not reported.
+    Reports,
+}
+
+impl Limit {
+    fn line(self) -> &'static str {
+        match self {
+            Self::Orders => {
+                "the table of lock orders is full: it begins anew, now and whenever it is"
+            }
+            Self::Threads => "more threads than can be watched: the locks of some are not seen",
+            Self::Held => "a thread holds more locks than can be seen: some orders are not",
+            Self::Search => "a search for a cycle took too long: an inversion may not be reported",
+            Self::Reports => "more inversions than are reported",
+        }
+    }
+
+    pub fn say_once(self) {
+        static SAID: AtomicU32 = AtomicU32::new(0);
+        let bit = 1 << self as u32;
+        if SAID.fetch_or(bit, Relaxed) & bit == 0 {
+            write(format!("lockyard: {}\n", self.line()).as_bytes());
+        }
+    }
+}
+
+/// A side of an inversion.
+#[derive(Clone, Copy)]
+struct Side {
+    thread: u32,
+    held: (usize, Kind, Mode),
+    held_at: Stack,
+    wanted: (usize, Kind, Mode),
+    wanted_at: Stack,
+}
+
+/// A cycle, copied out of the graph.
+pub struct Inversion {
+    edges: usize,
+    side: [Option<Side>; LONGEST],
+}
+
+impl Inversion {
+    pub fn of(graph: &Graph, edges: usize) -> Self {
+        let mut side = [None; LONGEST];
+        for (side, step) in side.iter_mut().zip(graph.cycle(edges)) {
+            *side = Some(Side {
+                thread: step.thread,
+                held: step.held,
+                held_at: *step.held_at,
+                wanted: step.wanted,
+                wanted_at: *step.wanted_at,
+            });
+        }
+        Self { edges, side }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub fn report(&self) {
+        let mut text = Text::new(format_args!(
+            "lock order inversion: {} locks, and a deadlock is possible",
+            self.edges
+        ));
+        for side in self.side.iter().flatten() {
+            text.line(format_args!(
+                "thread {} wanted {} while it held {}",
+                side.thread,
+                name(side.wanted.0, side.wanted.1),
+                name(side.held.0, side.held.1),
+            ));
+            text.taken(side.held, "taken", &side.held_at);
+            text.taken(side.wanted, "wanted", &side.wanted_at);
+        }
+        if self.waits_for_reader() {
+            text.line(format_args!(
+                "one of these readers waits for another when a writer waits between them"
+            ));
+        }
+        text.say();
+    }
+
+    fn waits_for_reader(&self) -> bool {
+        let sides = || self.side.iter().flatten();
+        sides().any(|waiter| {
+            waiter.wanted.2 == Mode::Shared
+                && sides()
+                    .any(|held| held.held.0 == waiter.wanted.0 && held.held.2 != Mode::Exclusive)
+        })
+    }
+}
+
+/// What a thread does wrong with one lock.
+pub struct Misuse<'a> {
+    pub what: std::fmt::Arguments<'a>,
+    pub lock: Known,
+    pub at: Stack,
+    /// Who holds it, in which mode, since where.
+    pub holder: (u32, Mode, Stack),
+}
+
+impl Misuse<'_> {
+    #[cold]
+    #[inline(never)]
+    pub fn report(&self) {
+        let mut text = Text::new(self.what);
+        text.stack("at", &self.at);
+        let (thread, mode, stack) = &self.holder;
+        text.line(format_args!("thread {thread} holds it"));
+        text.taken((self.lock.address, self.lock.kind, *mode), "taken", stack);
+        text.say();
+    }
+}
+
+fn name(address: usize, kind: Kind) -> String {
+    format!("{} {address:#x}", kind.name())
+}
+
+/// A report in the making.
+struct Text(String);
+
+impl Text {
+    fn new(title: std::fmt::Arguments) -> Self {
+        Self(format!("lockyard: {title}\n"))
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments) {
+        let _ = writeln!(self.0, "  {line}"); // a string takes it
+    }
+
+    fn taken(&mut self, lock: (usize, Kind, Mode), how: &str, at: &Stack) {
+        let (address, kind, mode) = lock;
+        let lock = name(address, kind);
+        self.stack(&format!("{lock} {}{how} at", mode.verb()), at);
+    }
+
+    fn stack(&mut self, title: &str, stack: &Stack) {
+        self.line(format_args!("  {title}"));
+        let frames: Vec<Frame> = stack.frames().iter().flat_map(|at| resolve(*at)).collect();
+        // The unwinder's, this crate's, the lock's; then the program's.
+        let first = frames.iter().position(Frame::is_ours).unwrap_or(0);
+        for frame in frames[first..].iter().skip_while(|frame| frame.is_ours()) {
+            if frame.is_root() {
+                break;
+            }
+            self.line(format_args!("    {}{}", frame.name, frame.place));
+            if frame.name == "main" {
+                break;
+            }
+        }
+    }
+
+    fn say(self) {
+        REPORTS.fetch_add(1, Relaxed); // a count
+        write(self.0.as_bytes());
+    }
+}
+
+/// A function that was called, or inlined where it was.
+struct Frame {
+    name: String,
+    place: String,
+}
+
+impl Frame {
+    /// Whether it stands between the program's call and this crate. What was inlined has no
+    /// module in its name.
+    fn is_ours(&self) -> bool {
+        const NAMES: [&str; 8] = [
+            "lockyard_order::",
+            "lockyard_preload::",
+            "lockyard::",
+            "lock_api::",
+            "pthread_",
+            "gthread_",
+            "mtx_",
+            "cnd_",
+        ];
+        const PLACES: [&str; 5] = [
+            "crates/order/src/",
+            "crates/lockyard/src/",
+            "crates/preload/src/",
+            "/lock_api-",
+            "/backtrace-",
+        ];
+        let name = self.name.trim_start_matches(['<', '_']);
+        NAMES.iter().any(|part| name.starts_with(part))
+            || PLACES.iter().any(|part| self.place.contains(part))
+    }
+
+    /// Whether it and its callers are of no interest.
+    fn is_root(&self) -> bool {
+        self.name.starts_with("__rust_begin_short_backtrace") || self.name == "start_thread"
+    }
+}
+
+/// The functions at an address, the innermost first.
+fn resolve(at: usize) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    backtrace::resolve(ptr::without_provenance_mut::<c_void>(at), |symbol| {
+        if let Some(name) = symbol.name() {
+            let place = symbol.filename().zip(symbol.lineno());
+            frames.push(Frame {
+                name: format!("{name:#}"),
+                place: place.map_or_else(String::new, |(file, line)| {
+                    format!(" ({}:{line})", file.display())
+                }),
+            });
+        }
+    });
+    if frames.is_empty() {
+        frames.push(Frame {
+            name: format!("{at:#x}"),
+            place: String::new(),
+        });
+    }
+    frames
+}
+
+fn write(mut text: &[u8]) {
+    while !text.is_empty() {
+        // SAFETY: the text is that long.
+        let written = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+        match usize::try_from(written) {
+            Ok(written) => text = &text[written..],
+            Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {
+            }
+            Err(_) => return, // nobody listens
+        }
+    }
+}

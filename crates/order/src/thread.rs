@@ -1,0 +1,273 @@
+//! A record of each thread, never freed: others look into it.
+
+use std::{
+    cell::Cell,
+    ptr,
+    sync::{
+        OnceLock,
+        atomic::{
+            AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed, Release},
+            compiler_fence,
+        },
+    },
+};
+
+use crate::{
+    GRAPH,
+    held::Holds,
+    report::Limit,
+    stack::{Shown, Stack, mix},
+};
+
+/// Threads that are watched at a time.
+const THREADS: u32 = 1 << 12;
+/// Chains that a thread remembers to have told.
+const KNOWN: usize = 1 << 8;
+/// Stacks that a thread remembers.
+const STACKS: usize = 1 << 6;
+
+/// What is known of a thread; zero bytes are a record of nobody.
+pub struct Thread {
+    /// The next record, mapped before this one.
+    next: AtomicPtr<Thread>,
+    used: AtomicBool,
+    tid: AtomicU32,
+    pub holds: Holds,
+    known: [AtomicU64; KNOWN],
+    stacks: [(AtomicU64, Shown); STACKS],
+}
+
+/// The latest record.
+static RECORDS: AtomicPtr<Thread> = AtomicPtr::new(ptr::null_mut());
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// The thread is inside this crate, or was refused.
+const INSIDE: u32 = 1;
+const REFUSED: u32 = 2;
+
+thread_local! {
+    /// No destructor: it can be read as long as the thread runs.
+    static STATE: Cell<u32> = const { Cell::new(0) };
+    static RECORD: Cell<*const Thread> = const { Cell::new(ptr::null()) };
+    /// Rounds of destructors of the thread's end.
+    static ROUNDS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// While it lives, what the thread's locks do is not seen: those of this crate's own work,
+/// and of signal handlers that interrupt it.
+pub struct Inside {
+    me: &'static Thread,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        compiler_fence(Release); // what was done inside, before a handler may come in
+        STATE.set(0);
+    }
+}
+
+impl std::ops::Deref for Inside {
+    type Target = Thread;
+
+    fn deref(&self) -> &Thread {
+        self.me
+    }
+}
+
+/// `None` when the thread is inside already, or is one too many.
+#[inline]
+pub fn enter() -> Option<Inside> {
+    if STATE.get() != 0 {
+        return None;
+    }
+    STATE.set(INSIDE);
+    compiler_fence(Acquire); // no handler comes in before what is done inside
+    // SAFETY: it is null, or a record that is never unmapped.
+    let me = unsafe { RECORD.get().as_ref() }.or_else(register)?;
+    Some(Inside { me })
+}
+
+#[cold]
+#[inline(never)]
+fn register() -> Option<&'static Thread> {
+    let Some(me) = records().find(|record| record.claim()).or_else(map) else {
+        STATE.set(REFUSED);
+        Limit::Threads.say_once();
+        return None;
+    };
+    me.tid.store(tid(), Relaxed); // for a report
+    me.holds.clear();
+    RECORD.set(me);
+    on_fork();
+    on_exit(me);
+    Some(me)
+}
+
+impl Thread {
+    fn claim(&self) -> bool {
+        // (R1) Acquire pairs with the Release of who used it before.
+        !self.used.load(Relaxed) && !self.used.swap(true, Acquire)
+    }
+
+    fn release(&self) {
+        self.holds.clear();
+        self.used.store(false, Release); // (R1)
+    }
+
+    /// The kernel's number of the thread.
+    pub fn tid(&self) -> u32 {
+        self.tid.load(Relaxed) // for a report
+    }
+
+    /// Whether the thread has told of a chain.
+    pub fn knows(&self, chain: u64) -> bool {
+        self.known[(chain >> 40) as usize % KNOWN].load(Relaxed) == chain // its own
+    }
+
+    /// The stack of the caller, as it was when the thread was last known to do the same at
+    /// the same depth of its stack: to unwind takes microseconds.
+    #[inline(never)]
+    pub fn stack(&self, chain: u64) -> Stack {
+        let depth = 0_u8;
+        let key = mix(chain, (&raw const depth).addr() as u64) | 1;
+        let (known, stack) = &self.stacks[(key >> 40) as usize % STACKS];
+        if known.load(Relaxed) != key {
+            stack.set(&Stack::capture()); // its own, here and below
+            known.store(key, Relaxed);
+        }
+        stack.get()
+    }
+
+    pub fn remember(&self, chain: u64) {
+        self.known[(chain >> 40) as usize % KNOWN].store(chain, Relaxed); // its own
+    }
+}
+
+fn tid() -> u32 {
+    // SAFETY: it has no clause.
+    unsafe { libc::gettid() }.cast_unsigned()
+}
+
+/// All that there are, of threads and of nobody.
+pub fn records() -> impl Iterator<Item = &'static Thread> {
+    let record = |at: *mut Thread| {
+        // SAFETY: it is null, or was mapped zeroed, which is valid, and is never unmapped;
+        // (R2) Acquire below has what was written to it before it was put there.
+        unsafe { at.as_ref() }
+    };
+    let next = move |at: &&'static Thread| record(at.next.load(Acquire));
+    std::iter::successors(record(RECORDS.load(Acquire)), next)
+}
+
+/// A new record, in use.
+fn map() -> Option<&'static Thread> {
+    if COUNT.fetch_add(1, Relaxed) >= THREADS {
+        COUNT.fetch_sub(1, Relaxed); // it is a bound, no more
+        return None;
+    }
+    // SAFETY: a new private mapping at an address of the kernel's choice touches no other
+    // memory.
+    let mapped = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            size_of::<Thread>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if mapped == libc::MAP_FAILED {
+        return None;
+    }
+    let at: *mut Thread = mapped.cast();
+    // SAFETY: it is mapped, aligned to a page, zeroed, which is valid, and never unmapped.
+    let record: &'static Thread = unsafe { &*at };
+    record.used.store(true, Relaxed); // published below
+    let mut latest = RECORDS.load(Relaxed); // checked by the exchange
+    loop {
+        record.next.store(latest, Relaxed); // published by the exchange
+        // (R2) Release pairs with the Acquire of `records`.
+        match RECORDS.compare_exchange(latest, at, AcqRel, Relaxed) {
+            Ok(_) => return Some(record),
+            Err(now) => latest = now,
+        }
+    }
+}
+
+/// Arranges for `on_thread_exit` to be called.
+fn on_exit(me: &'static Thread) {
+    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
+    let key = *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is writable; the destructor is a function of this crate, which stays
+        // loaded.
+        (unsafe { libc::pthread_key_create(&raw mut key, Some(on_thread_exit)) } == 0)
+            .then_some(key)
+    });
+    if let Some(key) = key {
+        // SAFETY: the key was created above and is never deleted. When this fails for want
+        // of memory, the record is lost when the thread ends.
+        unsafe { libc::pthread_setspecific(key, ptr::from_ref(me).cast()) };
+    }
+}
+
+/// A thread ends. Destructors of others may release what it holds, in as many rounds as
+/// there are: it is the last that counts.
+extern "C" fn on_thread_exit(record: *mut libc::c_void) {
+    const LAST: u32 = 3; // of PTHREAD_DESTRUCTOR_ITERATIONS, from 0
+    // SAFETY: `on_exit` has put a record there.
+    let me: &'static Thread = unsafe { &*record.cast() };
+    if ROUNDS.get() < LAST {
+        ROUNDS.set(ROUNDS.get() + 1);
+        return on_exit(me);
+    }
+    if let Some(me) = enter() {
+        crate::exits(&me);
+    }
+    STATE.set(REFUSED); // what it still does is not seen
+    RECORD.set(ptr::null());
+    me.release();
+}
+
+/// The graph is whole in a fork's child, whose other threads are gone.
+fn on_fork() {
+    static ANNOUNCED: AtomicBool = AtomicBool::new(false);
+    if !ANNOUNCED.swap(true, Relaxed) {
+        // SAFETY: the handlers are functions of this crate, which stays loaded.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+    }
+}
+
+thread_local! {
+    /// The thread forks, and has the graph's lock.
+    static FORKS: Cell<bool> = const { Cell::new(false) };
+}
+
+extern "C" fn before_fork() {
+    if STATE.get() != INSIDE {
+        STATE.set(INSIDE);
+        FORKS.set(true);
+        std::mem::forget(GRAPH.lock());
+    }
+}
+
+extern "C" fn after_fork() {
+    if FORKS.replace(false) {
+        // SAFETY: the thread has locked it before the fork.
+        unsafe { GRAPH.force_unlock(lock_api::GuardNoSend::new()) };
+        STATE.set(0);
+    }
+}
+
+extern "C" fn in_child() {
+    for record in records() {
+        if ptr::eq(record, RECORD.get()) {
+            record.tid.store(tid(), Relaxed); // for a report
+        } else {
+            record.release();
+        }
+    }
+    after_fork();
+}
