@@ -3,16 +3,21 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    io,
+    fs, io,
     os::unix::{ffi::OsStrExt, process::CommandExt},
-    path::{Path, PathBuf},
-    process::Command,
+    path::{self, Path, PathBuf},
+    process::{self, Command},
 };
 
 use crate::failure::Failure;
 
 /// What `crates/preload` builds.
 const LIBRARY: &str = "liblockyard_preload.so";
+
+/// Where the library writes the profile: a file, or standard error if it is empty; and the
+/// process that the file is for. Others put their number behind its name.
+const STATS: &str = "LOCKYARD_STATS";
+const STATS_PID: &str = "LOCKYARD_STATS_PID";
 
 /// What the dynamic linker parts the libraries by.
 const SEPARATORS: &[u8] = b": ";
@@ -25,6 +30,19 @@ const SEPARATORS: &[u8] = b": ";
 /// such program, 126 if it cannot be run, 2 bad usage.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Profile its locks: how often each was taken, waited for and held, and where
+    ///
+    /// The profile comes when the program ends: a table on standard error, or a JSON object
+    /// in FILE, and in FILE.folded the stacks that waited, with nanoseconds, for a flame
+    /// graph. Another process that it starts writes to FILE.PID and FILE.PID.folded.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ""
+    )]
+    stats: Option<PathBuf>,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -39,10 +57,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     let library = library()?;
     let preload = preload(&library, env::var_os("LD_PRELOAD").as_deref())?;
-    let error = Command::new(program)
-        .args(rest)
-        .env("LD_PRELOAD", preload)
-        .exec();
+    let mut command = Command::new(program);
+    command.args(rest).env("LD_PRELOAD", preload);
+    if let Some(file) = &args.stats {
+        command.env(STATS, stats_file(file)?);
+        command.env(STATS_PID, process::id().to_string());
+    }
+    let error = command.exec();
     Err(not_started(program, &error))
 }
 
@@ -74,6 +95,26 @@ fn preload(library: &Path, others: Option<&OsStr>) -> Result<OsString, Failure> 
         preload.push(others);
     }
     Ok(preload)
+}
+
+/// A profile's file as the program will find it, whatever its directory; it is empty now, and
+/// so is the one with the stacks.
+fn stats_file(file: &Path) -> Result<PathBuf, Failure> {
+    if file.as_os_str().is_empty() {
+        return Ok(PathBuf::new());
+    }
+    let file = path::absolute(file)?;
+    let mut folded = file.clone().into_os_string();
+    folded.push(".folded");
+    for path in [file.as_path(), Path::new(&folded)] {
+        fs::write(path, "").map_err(|error| {
+            Failure::Usage(format!(
+                "--stats: '{}' cannot be written: {error}",
+                path.display()
+            ))
+        })?;
+    }
+    Ok(file)
 }
 
 /// As a shell says it, and env(1).

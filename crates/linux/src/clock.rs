@@ -111,8 +111,15 @@ pub(crate) fn pauses_in_ns(ns: u32) -> u64 {
     (u64::from(ns) * 1000 / rates().pause_ps).max(1)
 }
 
+/// The cycle counter, for short times: it costs a few nanoseconds, and each CPU has its
+/// own, a little ahead of others or behind.
+#[inline]
+pub fn cycles() -> u64 {
+    arch::cycles()
+}
+
 /// Nanoseconds in so many cycles of the counter.
-pub(crate) fn ns_in_cycles(cycles: u64) -> u64 {
+pub fn ns_in_cycles(cycles: u64) -> u64 {
     cycles.saturating_mul(1024) / rates().cycles_per_1024_ns
 }
 

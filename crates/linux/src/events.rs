@@ -1,16 +1,55 @@
-//! Counts of the locks' rare paths, for the whole process.
+//! The locks' rare paths: how often the whole process came to each, and which the calling
+//! thread did.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
 
 use lockyard_core::Event;
 
-static ON: AtomicBool = AtomicBool::new(false);
+/// Counts are wanted.
+const COUNTS_ON: u32 = 1;
+/// Marks are wanted.
+const MARKS_ON: u32 = 2;
+
+static ON: AtomicU32 = AtomicU32::new(0);
 static COUNTS: [AtomicU64; Event::ALL.len()] = [const { AtomicU64::new(0) }; Event::ALL.len()];
+
+thread_local! {
+    /// No destructor: it can be marked as long as the thread runs.
+    static MARKS: Cell<Marks> = const { Cell::new(Marks(0)) };
+}
+
+/// The rare paths that a thread has come to.
+#[derive(Clone, Copy, Debug)]
+pub struct Marks(u64);
+
+const _: () = assert!(Event::ALL.len() <= u64::BITS as usize);
+
+impl Marks {
+    /// Whether this is one.
+    pub const fn has(self, event: Event) -> bool {
+        self.0 >> event as usize & 1 != 0
+    }
+}
 
 /// Starts or stops counting. While off, a rare path pays for one load of a
 /// word that nobody writes, and a fast path for nothing.
 pub fn enable(on: bool) {
-    ON.store(on, Relaxed);
+    switch(COUNTS_ON, on);
+}
+
+/// Starts or stops marking, for all threads.
+pub fn enable_marks(on: bool) {
+    switch(MARKS_ON, on);
+}
+
+fn switch(which: u32, on: bool) {
+    match on {
+        true => ON.fetch_or(which, Relaxed),
+        false => ON.fetch_and(!which, Relaxed),
+    };
 }
 
 /// The counts since the last call.
@@ -20,9 +59,25 @@ pub fn take() -> impl Iterator<Item = (Event, u64)> {
         .map(|event| (event, COUNTS[event as usize].swap(0, Relaxed)))
 }
 
+/// The marks of the calling thread since its last call.
+pub fn take_marks() -> Marks {
+    MARKS.replace(Marks(0))
+}
+
 #[inline(always)]
 pub(crate) fn count(event: Event) {
-    if ON.load(Relaxed) {
+    let on = ON.load(Relaxed);
+    if on != 0 {
+        note(event, on);
+    }
+}
+
+#[cold]
+fn note(event: Event, on: u32) {
+    if on & COUNTS_ON != 0 {
         COUNTS[event as usize].fetch_add(1, Relaxed);
+    }
+    if on & MARKS_ON != 0 {
+        MARKS.set(Marks(MARKS.get().0 | 1 << event as usize));
     }
 }

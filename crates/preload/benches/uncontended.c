@@ -3,6 +3,8 @@
  *
  *	cc -O2 -pthread crates/preload/benches/uncontended.c -o uncontended
  *	for i in 1 2 3; do ./uncontended; lockyard run ./uncontended; done
+ *
+ * And with a profile: lockyard run --stats ./uncontended 2>/dev/null
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -10,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { RUNS = 501, TIMES = 4096, MANY = 64, WORK = 20 };
+enum { RUNS = 501, TIMES = 4096, MANY = 64, WORK = 20, MICROSECOND = 950 };
 
 static pthread_mutex_t mutexes[MANY];
 static pthread_rwlock_t rwlock;
@@ -36,6 +38,18 @@ static void with_work_outside(int i)
 	one(i);
 	for (int k = 0; k < WORK; k++)
 		data = data * 7 + 1;
+}
+
+/* About a million times a second. */
+static void with_a_microsecond_outside(int i)
+{
+	unsigned long step = i;
+
+	one(i);
+	for (int k = 0; k < MICROSECOND; k++) {
+		step = step * 7 + 1;
+		__asm__ volatile("" : "+r"(step));
+	}
 }
 
 static void many_in_turn(int i)
@@ -112,6 +126,7 @@ int main(void)
 	pthread_create(&other, NULL, stay, &end);
 	measure_kind("normal", PTHREAD_MUTEX_NORMAL, PTHREAD_PRIO_NONE, one);
 	measure_kind("normal, work outside", PTHREAD_MUTEX_NORMAL, PTHREAD_PRIO_NONE, with_work_outside);
+	measure_kind("normal, 1 us outside", PTHREAD_MUTEX_NORMAL, PTHREAD_PRIO_NONE, with_a_microsecond_outside);
 	measure_kind("normal, 64 in turn", PTHREAD_MUTEX_NORMAL, PTHREAD_PRIO_NONE, many_in_turn);
 	measure_kind("recursive", PTHREAD_MUTEX_RECURSIVE, PTHREAD_PRIO_NONE, one);
 	measure_kind("errorcheck", PTHREAD_MUTEX_ERRORCHECK, PTHREAD_PRIO_NONE, one);

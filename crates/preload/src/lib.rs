@@ -3,7 +3,8 @@
 //! the bytes of the program's own objects. `docs/preload.md` says what is replaced.
 //!
 //! Nothing here allocates, takes a lock of the C library's, or needs a constructor to have
-//! run: allocators and constructors lock, too.
+//! run: allocators and constructors lock, too. What `watch` does when a program begins and
+//! ends is the exception.
 
 mod c11;
 mod cond;
@@ -13,6 +14,7 @@ mod names;
 mod next;
 mod rwlock;
 mod time;
+mod watch;
 
 use std::{
     ffi::c_int,
@@ -69,6 +71,7 @@ extern "C" fn prepare() {
     if ours() {
         Linux::me();
         Linux::stamp();
+        watch::start();
     }
 }
 

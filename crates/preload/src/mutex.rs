@@ -12,6 +12,8 @@
 //! whose it is: what is robust, shared with other processes or has a ceiling is the C
 //! library's, each call anew.
 
+mod lock;
+
 use std::{
     ffi::c_int,
     num::NonZeroU32,
@@ -26,13 +28,14 @@ use libc::{
     EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, PTHREAD_MUTEX_ERRORCHECK,
     PTHREAD_MUTEX_RECURSIVE, clockid_t, pthread_mutexattr_t, timespec,
 };
+use lock::Lock;
 use lockyard_core::{Deadline, RawMutex, RawPiMutex};
 use lockyard_linux::{
-    Linux, LinuxPi, clock,
+    Linux, LinuxPi,
     futex::{self, Waited},
 };
 
-use crate::{next, ours, result, time::Until};
+use crate::{next, ours, result, time::Until, watch};
 
 /// The word of a `pthread_mutex_t` that has its kind.
 pub const KIND: usize = 4;
@@ -99,87 +102,12 @@ struct Held<'a, L> {
     unlocks: &'a AtomicU32,
 }
 
-/// What both locks do.
-trait Lock {
-    fn is_locked(&self) -> bool;
-    fn is_mine(&self) -> bool;
-    fn try_lock(&self) -> bool;
-    /// `false` when the caller has it.
-    fn lock_unless_mine(&self) -> bool;
-    fn lock_until(&self, deadline: Deadline) -> bool;
-    /// `false` when the caller does not have it.
-    fn unlock_if_mine(&self) -> bool;
-    /// Whether the caller has it now, which another has left to it to unlock.
-    fn take_over(&self) -> bool;
-}
-
-impl Lock for RawMutex<Linux> {
-    fn is_locked(&self) -> bool {
-        self.is_locked()
-    }
-    fn is_mine(&self) -> bool {
-        self.is_mine()
-    }
-    fn try_lock(&self) -> bool {
-        self.try_lock()
-    }
-    #[inline(always)]
-    fn lock_unless_mine(&self) -> bool {
-        self.lock_unless_mine()
-    }
-    fn lock_until(&self, deadline: Deadline) -> bool {
-        self.lock_until(deadline)
-    }
-    #[inline(always)]
-    fn unlock_if_mine(&self) -> bool {
-        // SAFETY: C has no guards.
-        unsafe { self.unlock_if_mine() }
-    }
-    fn take_over(&self) -> bool {
-        // SAFETY: who unlocks a normal mutex for another says that it was told to; a
-        // program that was not has two owners, as with the C library's.
-        unsafe { self.take_over() }
-    }
-}
-
-impl Lock for PiLock {
-    fn is_locked(&self) -> bool {
-        self.is_locked()
-    }
-    fn is_mine(&self) -> bool {
-        self.is_mine()
-    }
-    fn try_lock(&self) -> bool {
-        self.try_lock()
-    }
-    fn lock_unless_mine(&self) -> bool {
-        // With a deadline it does not end the process where the kernel finds a deadlock.
-        let never = clock::monotonic(u64::MAX);
-        self.try_lock() || !self.is_mine() && self.lock_until(never)
-    }
-    fn lock_until(&self, deadline: Deadline) -> bool {
-        self.lock_until(deadline)
-    }
-    fn unlock_if_mine(&self) -> bool {
-        let mine = self.is_mine();
-        if mine {
-            // SAFETY: the caller has it.
-            unsafe { self.unlock() };
-        }
-        mine
-    }
-    /// The kernel lends to the thread that the word names, and lets none but that unlock.
-    fn take_over(&self) -> bool {
-        false
-    }
-}
-
 impl Mutex {
-    /// Whether it is of the normal kind, and nobody's but ours.
+    /// Whether it is of the normal kind, nobody's but ours, and not watched.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         // Constant since it was initialised.
-        (self.kind.load(Relaxed) | self.mark.load(Relaxed)) == 0
+        (self.kind.load(Relaxed) | self.mark.load(Relaxed)) == 0 && !watch::is_on()
     }
 
     #[inline(always)]
@@ -214,8 +142,34 @@ impl Mutex {
 }
 
 impl<L: Lock> Held<'_, L> {
+    /// What it is known by to who watches.
+    #[inline(always)]
+    fn key(&self) -> watch::Key {
+        watch::Key::new(ptr::from_ref(self.lock).addr(), watch::Mode::Mutex)
+    }
+
     #[inline(always)]
     fn lock(&self) -> c_int {
+        match watch::is_on() {
+            true => self.lock_watched(),
+            false => self.lock_unwatched(),
+        }
+    }
+
+    #[inline(never)]
+    fn lock_watched(&self) -> c_int {
+        if self.lock.try_lock() {
+            watch::took(self.key());
+            0
+        } else if self.kind != Kind::Normal && self.lock.is_mine() {
+            self.lock_again(EDEADLK)
+        } else {
+            watch::waiting(self.key(), || self.lock_unwatched())
+        }
+    }
+
+    #[inline(always)]
+    fn lock_unwatched(&self) -> c_int {
         if self.lock.lock_unless_mine() {
             0
         } else if self.kind == Kind::Normal {
@@ -227,6 +181,7 @@ impl<L: Lock> Held<'_, L> {
 
     fn try_lock(&self) -> c_int {
         if self.lock.try_lock() {
+            watch::took(self.key());
             0
         } else if self.lock.is_mine() {
             self.lock_again(EBUSY)
@@ -245,11 +200,14 @@ impl<L: Lock> Held<'_, L> {
             return self.lock_again(EDEADLK);
         }
         if self.lock.try_lock() {
+            watch::took(self.key());
             return 0;
         }
         // SAFETY: the caller's.
         match unsafe { until.deadline() } {
-            Ok(deadline) => result(self.lock_after_another(Some(deadline)), ETIMEDOUT),
+            Ok(deadline) => watch::waiting(self.key(), || {
+                result(self.lock_after_another(Some(deadline)), ETIMEDOUT)
+            }),
             Err(error) => error,
         }
     }
@@ -295,6 +253,7 @@ impl<L: Lock> Held<'_, L> {
             self.more.store(more - 1, Relaxed); // likewise
             return 0;
         }
+        watch::releases(self.key());
         if self.lock.unlock_if_mine() {
             0
         } else if self.kind == Kind::Normal {
@@ -398,6 +357,7 @@ pub unsafe fn init(mutex: *mut Mutex, kind: u32, mark: u32) {
     };
     // SAFETY: it is writable, of a pthread_mutex_t's size, and nobody uses it yet.
     unsafe { mutex.write(unlocked) };
+    watch::made(watch::Key::new(mutex.addr(), watch::Mode::Mutex));
 }
 
 /// # Safety

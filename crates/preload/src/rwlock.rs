@@ -12,6 +12,7 @@
 
 use std::{
     ffi::c_int,
+    ptr,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
@@ -19,7 +20,11 @@ use libc::{EBUSY, EDEADLK, EPERM, ETIMEDOUT, clockid_t, pthread_rwlockattr_t, ti
 use lockyard_core::{Deadline, RawRwLock};
 use lockyard_linux::Linux;
 
-use crate::{next, ours, result, time::Until};
+use crate::{
+    next, ours, result,
+    time::Until,
+    watch::{self, Mode},
+};
 
 /// The word that says whether processes share it.
 pub const SHARED: usize = 7;
@@ -57,12 +62,31 @@ impl Rwlock {
         self.preference.load(Relaxed) != WRITERS_FIRST // likewise
     }
 
+    /// What it is known by to who watches.
+    #[inline(always)]
+    fn key(&self, mode: Mode) -> watch::Key {
+        watch::Key::new(ptr::from_ref(self).addr(), mode)
+    }
+
     #[inline(always)]
     fn try_read(&self) -> bool {
-        match self.is_recursive() {
+        let taken = match self.is_recursive() {
             true => self.lock.try_read_recursive(),
             false => self.lock.try_read(),
+        };
+        if taken {
+            watch::took(self.key(Mode::Read));
         }
+        taken
+    }
+
+    #[inline(always)]
+    fn try_write(&self) -> bool {
+        let taken = self.lock.try_write();
+        if taken {
+            watch::took(self.key(Mode::Write));
+        }
+        taken
     }
 
     #[inline(always)]
@@ -79,16 +103,18 @@ impl Rwlock {
         if self.lock.is_mine() {
             return EDEADLK;
         }
-        match self.is_recursive() {
-            true => self.lock.read_recursive(),
-            false => self.lock.read(),
-        }
-        0
+        watch::waiting(self.key(Mode::Read), || {
+            match self.is_recursive() {
+                true => self.lock.read_recursive(),
+                false => self.lock.read(),
+            }
+            0
+        })
     }
 
     #[inline(always)]
     fn write(&self) -> c_int {
-        if self.lock.try_write() {
+        if self.try_write() {
             return 0;
         }
         self.wait_to_write()
@@ -100,8 +126,10 @@ impl Rwlock {
         if self.lock.is_mine() {
             return EDEADLK;
         }
-        self.lock.write();
-        0
+        watch::waiting(self.key(Mode::Write), || {
+            self.lock.write();
+            0
+        })
     }
 
     /// # Safety
@@ -112,14 +140,18 @@ impl Rwlock {
             false => self.lock.read_until(deadline),
         };
         // SAFETY: the caller's.
-        unsafe { self.wait_until(until, read) }
+        unsafe { self.wait_until(until, Mode::Read, read) }
     }
 
     /// # Safety
     /// As [`Until::deadline`].
     unsafe fn write_until(&self, until: Until) -> c_int {
         // SAFETY: the caller's.
-        unsafe { self.wait_until(until, |deadline| self.lock.write_until(deadline)) }
+        unsafe {
+            self.wait_until(until, Mode::Write, |deadline| {
+                self.lock.write_until(deadline)
+            })
+        }
     }
 
     /// A malformed deadline is refused even where it would not be waited for, as the C
@@ -127,21 +159,36 @@ impl Rwlock {
     ///
     /// # Safety
     /// As [`Until::deadline`].
-    unsafe fn wait_until(&self, until: Until, wait: impl FnOnce(Deadline) -> bool) -> c_int {
+    unsafe fn wait_until(
+        &self,
+        until: Until,
+        mode: Mode,
+        wait: impl FnOnce(Deadline) -> bool,
+    ) -> c_int {
         // SAFETY: the caller's.
         match unsafe { until.deadline() } {
             Err(error) => error,
             Ok(_) if self.lock.is_mine() => EDEADLK,
-            Ok(deadline) => result(wait(deadline), ETIMEDOUT),
+            Ok(_) if watch::is_on() && self.try_in(mode) => 0,
+            Ok(deadline) => watch::waiting(self.key(mode), || result(wait(deadline), ETIMEDOUT)),
+        }
+    }
+
+    fn try_in(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Write => self.try_write(),
+            _ => self.try_read(),
         }
     }
 
     #[inline(always)]
     fn unlock(&self) -> c_int {
         if self.lock.is_mine() {
+            watch::releases(self.key(Mode::Write));
             // SAFETY: the caller is the writer.
             unsafe { self.lock.unlock_write() };
         } else if self.lock.is_locked() && !self.lock.is_write_locked() {
+            watch::releases(self.key(Mode::Read));
             // SAFETY: the caller is one of the readers, or POSIX leaves open what happens.
             unsafe { self.lock.unlock_read() };
         } else {
@@ -179,6 +226,9 @@ pub unsafe extern "C" fn pthread_rwlock_init(
     };
     // SAFETY: it is writable, of a pthread_rwlock_t's size, and nobody uses it yet.
     unsafe { rwlock.write(unlocked) };
+    for mode in [Mode::Read, Mode::Write] {
+        watch::made(watch::Key::new(rwlock.addr(), mode));
+    }
     0
 }
 
@@ -274,7 +324,7 @@ pub unsafe extern "C" fn pthread_rwlock_trywrlock(rwlock: *mut Rwlock) -> c_int 
     // SAFETY: the caller's.
     unsafe {
         match (*rwlock).is_ours() {
-            true => result((*rwlock).lock.try_write(), EBUSY),
+            true => result((*rwlock).try_write(), EBUSY),
             false => next::pthread_rwlock_trywrlock(rwlock),
         }
     }

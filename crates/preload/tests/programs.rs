@@ -2,10 +2,13 @@
 //! same. Where there is no compiler or interpreter for one, its test says so and passes.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::OnceLock,
 };
+
+use serde_json::Value;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
@@ -140,4 +143,144 @@ fn python_and_its_children_run() {
         let said = same(Path::new("python3"), &[script]);
         assert!(said.starts_with("queue 499500\n"), "{said}");
     }
+}
+
+/// A program whose locks are known.
+fn known() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PROGRAM
+        .get_or_init(|| compiled(&["cc"], &["profiled.c"]))
+        .as_deref()
+}
+
+/// A program's profile in files, and where they are.
+fn profiled(program: &Path, arguments: &[&str], name: &str) -> (PathBuf, [String; 2]) {
+    let directory = Path::new(SCRATCH).join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("it is in the target's");
+    let file = directory.join("profile");
+    let command = Command::new(program)
+        .args(arguments)
+        .env("LD_PRELOAD", library())
+        .env("LOCKYARD_STATS", &file)
+        .spawn();
+    let mut command = command.expect("it starts");
+    let pid = command.id();
+    assert!(command.wait().is_ok_and(|status| status.success()));
+    let read = |end: &str| fs::read_to_string(directory.join(format!("profile.{pid}{end}")));
+    let written = ["", ".folded"].map(|end| read(end).expect("it is written"));
+    (directory, written)
+}
+
+/// The line of a source file of this directory that has a text.
+fn line_of(source: &str, text: &str) -> usize {
+    let source = fs::read_to_string(Path::new(HERE).join("tests").join(source));
+    let source = source.expect("it is there");
+    let line = source.lines().position(|line| line.contains(text));
+    line.expect("the text is in it") + 1
+}
+
+/// How often a lock was taken, how often after a wait, and whatever else.
+fn lock<'a>(profile: &'a Value, name: &str, mode: &str) -> (u64, u64, &'a Value) {
+    let locks = profile["locks"].as_array().expect("they are a list");
+    let lock = locks
+        .iter()
+        .find(|lock| {
+            lock["name"].as_str().is_some_and(|n| n.contains(name)) && lock["mode"] == mode
+        })
+        .unwrap_or_else(|| panic!("no {name} {mode} in {profile:#}"));
+    let count = |what: &str| lock[what].as_u64().expect("it is a count");
+    assert_eq!(
+        count("contended"),
+        count("slept") + count("spun"),
+        "{lock:#}"
+    );
+    (count("acquisitions"), count("contended"), lock)
+}
+
+/// Whether a frame of a stack is in a function and a line of the source.
+fn is_at(frame: &Value, function: &str, line: usize) -> bool {
+    frame["function"] == function && frame["line"] == line
+}
+
+#[test]
+fn a_profile_counts_exactly_and_names_the_lines() {
+    let Some(program) = known() else {
+        return;
+    };
+    let (_, [json, folded]) = profiled(program, &[], "profiled");
+    let profile: Value = serde_json::from_str(&json).expect("it is JSON");
+    assert_eq!(profile["dropped_acquisitions"], 0);
+
+    let (taken, _, hot) = lock(&profile, "hot", "mutex");
+    assert_eq!(taken, 4 * 5000);
+    let site = &hot["sites"][0]["stack"];
+    let line = line_of("profiled.c", "this line is hot");
+    assert!(is_at(&site[0], "take_hot", line), "{hot:#}");
+    assert_eq!(site[1]["function"], "worker");
+    assert!(hot["hold"]["sum_ns"].as_u64() > Some(0));
+
+    assert_eq!(lock(&profile, "table", "read").0, 300);
+    assert_eq!(lock(&profile, "table", "write").0, 200);
+    // The condition variable's waiter takes it anew.
+    assert_eq!(lock(&profile, "gate", "mutex").0, 3);
+
+    // Its owner sleeps until another waits for it.
+    let (taken, waited, made) = lock(&profile, "make", "mutex");
+    assert_eq!((taken, waited), (2, 1));
+    let line = line_of("profiled.c", "this line makes");
+    assert!(is_at(&made["created"][0], "make", line), "{made:#}");
+    let wait = |what: &str| made["wait"][what].as_u64().expect("it is a time");
+    assert!(
+        wait("sum_ns") > 0 && wait("sum_ns") == wait("max_ns"),
+        "{made:#}"
+    );
+    assert_eq!(made["sites"][0]["stack"][0]["function"], "waiter");
+
+    for line in folded.lines() {
+        let (stack, ns) = line.rsplit_once(' ').expect("a number is last");
+        assert!(ns.parse::<u64>().is_ok_and(|ns| ns > 0), "{line}");
+        assert!(stack.ends_with(']'), "{line}");
+    }
+    let waited =
+        |line: &str| line.contains(";waiter (profiled.c:") && line.contains(";[mutex of make");
+    assert!(folded.lines().any(waited), "{folded}");
+}
+
+#[test]
+fn a_child_has_a_profile_of_its_own() {
+    let Some(program) = known() else {
+        return;
+    };
+    let (directory, [parents, _]) = profiled(program, &["fork"], "profiled-fork");
+    let files = fs::read_dir(directory).expect("it is there");
+    let profiles = files
+        .map(|file| file.expect("it is there").path())
+        .filter(|path| path.extension().is_some_and(|end| end != "folded"));
+    let texts: Vec<String> = profiles
+        .map(|path| fs::read_to_string(path).expect("it is there"))
+        .collect();
+    assert_eq!(texts.len(), 2);
+    let childs = texts.iter().find(|text| **text != parents);
+    let childs: Value = serde_json::from_str(childs.expect("they differ")).expect("it is JSON");
+    assert_eq!(lock(&childs, "hot", "mutex").0, 7);
+    assert_eq!(childs["locks"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
+fn a_profile_is_a_table_on_standard_error() {
+    let Some(program) = known() else {
+        return;
+    };
+    let [_, table] = outputs(
+        Command::new(program)
+            .env("LD_PRELOAD", library())
+            .env("LOCKYARD_STATS", ""),
+    );
+    let line = line_of("profiled.c", "this line is hot");
+    assert!(table.contains("5 locks in "), "{table}");
+    assert!(
+        table.contains(&format!("take_hot (profiled.c:{line}) < worker")),
+        "{table}"
+    );
 }

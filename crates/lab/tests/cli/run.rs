@@ -80,6 +80,36 @@ fn a_missing_library_gets_one_line_that_says_how_to_build_it() {
 }
 
 #[test]
+fn a_profile_is_asked_for_in_the_environment() {
+    let place = Place::new(true);
+    let show = |stats: &str| {
+        let show = "cd /; echo \"$LOCKYARD_STATS\" $((LOCKYARD_STATS_PID == $$))";
+        let shown = place.run(&[stats, "--", "sh", "-c", show]);
+        assert_eq!(shown.status.code(), Some(0));
+        text(&shown.stdout).to_owned()
+    };
+    assert_eq!(show("--stats"), " 1\n");
+    let file = place.at("profile");
+    let stats = format!("--stats={}", file.display());
+    assert_eq!(show(&stats), format!("{} 1\n", file.display()));
+    assert_eq!(fs::read(&file).unwrap(), b"");
+    assert_eq!(fs::read(place.at("profile.folded")).unwrap(), b"");
+}
+
+#[test]
+fn a_profile_that_cannot_be_written_stops_the_program() {
+    let output = Place::new(true).run(&["--stats=/nonexistent/profile", "echo", "it runs"]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(
+        err.contains("'/nonexistent/profile' cannot be written"),
+        "{err}"
+    );
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert_eq!(text(&output.stdout), "");
+}
+
+#[test]
 fn bad_usage_is_refused() {
     assert!(refused(&["run"]).contains("no program"));
     assert!(refused(&["run", "--stat", "true"]).contains("'--stat'"));

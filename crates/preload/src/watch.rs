@@ -1,0 +1,309 @@
+//! The profile of the program's locks, `lockyard run --stats`: from the environment when
+//! the program begins, and told by the locks here.
+//!
+//! | in the environment | |
+//! |---|---|
+//! | [`STATS`] | a profile is wanted: in this file, or, if it is empty, on standard error |
+//! | [`STATS_PID`] | the process that the file is for; others put their number behind its name |
+//!
+//! A lock that is taken or released while another is told of, or is looked up, is passed
+//! over: what finds a stack may lock.
+
+use std::{
+    cell::Cell,
+    env,
+    ffi::{OsString, c_int, c_void},
+    fs,
+    io::{self, Write},
+    ops::Range,
+    process, ptr,
+    sync::{
+        OnceLock,
+        atomic::{AtomicPtr, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use lockyard_core::Event;
+use lockyard_linux::{clock, events};
+pub use lockyard_profile::{Key, Mode};
+use lockyard_profile::{Profile, Report, Stack, Timed, Wait};
+
+const STATS: &str = "LOCKYARD_STATS";
+const STATS_PID: &str = "LOCKYARD_STATS_PID";
+
+/// Null while nobody watches.
+static PROFILE: AtomicPtr<Profile> = AtomicPtr::new(ptr::null_mut());
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// What was asked for when the program began, which may change its environment.
+struct Settings {
+    /// Empty: standard error.
+    file: OsString,
+    /// The process that the file is for.
+    pid: Option<u32>,
+    began: Instant,
+    /// Where this library is loaded: its frames are of no interest.
+    own: Range<usize>,
+}
+
+/// So many holds of a thread are timed at once; the oldest gives way, for it may have been
+/// released by another thread.
+const HOLDS: usize = 8;
+
+/// A hold that is timed: of which lock, since when by the cycle counter.
+type Hold = Option<(Key, u64, Timed)>;
+
+/// What a thread keeps for itself. No destructor: it can be used as long as it runs.
+struct Mine {
+    /// Whether it is in here already.
+    inside: Cell<bool>,
+    /// How many holds there are.
+    count: Cell<usize>,
+    holds: [Cell<Hold>; HOLDS],
+    /// Where the next hold goes, if that is free, or none is.
+    next: Cell<usize>,
+}
+
+thread_local! {
+    static MINE: Mine = const {
+        Mine {
+            inside: Cell::new(false),
+            count: Cell::new(0),
+            holds: [const { Cell::new(None) }; HOLDS],
+            next: Cell::new(0),
+        }
+    };
+}
+
+#[inline(always)]
+pub fn is_on() -> bool {
+    !PROFILE.load(Relaxed).is_null() // set before the program began
+}
+
+/// The caller has taken the lock without waiting.
+#[inline(always)]
+pub fn took(key: Key) {
+    if is_on() {
+        note_taken(key);
+    }
+}
+
+#[inline(never)]
+fn note_taken(key: Key) {
+    told(|profile, mine| mine.begin(key, profile.took(key, stack)));
+}
+
+/// Takes the lock by `wait`, which returns 0 when it did.
+#[inline(always)]
+pub fn waiting(key: Key, wait: impl FnOnce() -> c_int) -> c_int {
+    if !is_on() {
+        return wait();
+    }
+    let waiter = told(|profile, _| profile.waits(key, stack)).flatten();
+    events::take_marks();
+    let began = clock::cycles();
+    let code = wait();
+    if code == 0 {
+        let ns = since(began);
+        let marks = events::take_marks();
+        let wait = Wait {
+            ns,
+            slept: marks.has(Event::Parked) || marks.has(Event::Boosted),
+            owner_off: marks.has(Event::SpinOwnerOff),
+        };
+        told(|profile, mine| mine.begin(key, profile.waited(key, wait, waiter.as_ref())));
+    }
+    code
+}
+
+/// The caller is about to release the lock, if it has it.
+#[inline(always)]
+pub fn releases(key: Key) {
+    if is_on() {
+        note_release(key);
+    }
+}
+
+#[inline(never)]
+fn note_release(key: Key) {
+    MINE.with(|mine| {
+        if let Some((began, timed)) = mine.end(key) {
+            told(|profile, _| profile.held(key, since(began), timed));
+        }
+    });
+}
+
+/// The lock was made, and nobody uses it yet.
+#[inline(always)]
+pub fn made(key: Key) {
+    if is_on() {
+        told(|profile, _| profile.made(key, &stack()));
+    }
+}
+
+/// Tells the profile, unless the caller is about to tell it already.
+#[inline(always)]
+fn told<T>(tell: impl FnOnce(&Profile, &Mine) -> T) -> Option<T> {
+    MINE.with(|mine| {
+        // SAFETY: it is null or what `Profile::map` returned, which is there for ever.
+        let profile = unsafe { PROFILE.load(Relaxed).as_ref() }?; // set before the program began
+        if mine.inside.replace(true) {
+            return None;
+        }
+        let told = tell(profile, mine);
+        mine.inside.set(false);
+        Some(told)
+    })
+}
+
+impl Mine {
+    #[inline(always)]
+    fn begin(&self, key: Key, timed: Option<Timed>) {
+        if let Some(timed) = timed {
+            let next = self.next.get();
+            let before = self.holds[next].replace(Some((key, clock::cycles(), timed)));
+            self.count
+                .set(self.count.get() + usize::from(before.is_none()));
+            self.next.set((next + 1) % HOLDS);
+        }
+    }
+
+    /// Takes the latest hold of a lock.
+    #[inline(always)]
+    fn end(&self, key: Key) -> Option<(u64, Timed)> {
+        if self.count.get() == 0 {
+            return None;
+        }
+        let next = self.next.get();
+        let latest_first = (1..=HOLDS).map(|back| (next + HOLDS - back) % HOLDS);
+        for at in latest_first {
+            match self.holds[at].get() {
+                Some((held, began, timed)) if held == key => {
+                    self.holds[at].set(None);
+                    self.count.set(self.count.get() - 1);
+                    self.next.set(at);
+                    return Some((began, timed));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// Nanoseconds since then. Another CPU's counter may be behind.
+fn since(cycles: u64) -> u64 {
+    let passed = clock::cycles().wrapping_sub(cycles).cast_signed();
+    clock::ns_in_cycles(passed.max(0).cast_unsigned())
+}
+
+fn stack() -> Stack {
+    let own = SETTINGS.get().map_or(0..0, |settings| settings.own.clone());
+    Stack::here(&own)
+}
+
+/// Begins to watch if the environment says so. In a fork's child it begins anew.
+pub fn start() {
+    let Some(file) = env::var_os(STATS) else {
+        return;
+    };
+    let pid = env::var(STATS_PID).ok().and_then(|pid| pid.parse().ok());
+    let settings = Settings {
+        file,
+        pid,
+        began: Instant::now(),
+        own: own_range(),
+    };
+    match Profile::map() {
+        Err(error) => complain("no profile", &error),
+        Ok(profile) if SETTINGS.set(settings).is_ok() => {
+            stack(); // what finds stacks is bound now, not inside a lock
+            // SAFETY: the handler is a function of this library, which stays loaded.
+            unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+            events::enable_marks(true);
+            PROFILE.store(ptr::from_ref(profile).cast_mut(), Relaxed); // the program has one thread
+        }
+        Ok(_) => {}
+    }
+}
+
+extern "C" fn after_fork_in_child() {
+    MINE.with(|mine| {
+        mine.holds.iter().for_each(|hold| hold.set(None));
+        mine.count.set(0);
+    });
+    told(|profile, _| profile.clear());
+}
+
+/// Ends the watch and reports, when the program ends by `exit` or by returning from `main`.
+extern "C" fn report() {
+    let profile = PROFILE.swap(ptr::null_mut(), Relaxed);
+    // SAFETY: it is null or what `Profile::map` returned, which is there for ever.
+    let (Some(profile), Some(settings)) = (unsafe { profile.as_ref() }, SETTINGS.get()) else {
+        return;
+    };
+    let report = Report::new(profile, settings.began.elapsed());
+    if report.locks.is_empty() && settings.pid != Some(process::id()) {
+        return; // a child that took none
+    }
+    let written = match settings.file.is_empty() {
+        true => io::stderr().write_all(report.text().as_bytes()),
+        false => write(&report, settings),
+    };
+    if let Err(error) = written {
+        complain("the profile cannot be written", &error);
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static REPORT: extern "C" fn() = report;
+
+fn write(report: &Report, settings: &Settings) -> io::Result<()> {
+    let mut file = settings.file.clone();
+    if settings.pid != Some(report.pid) {
+        file.push(format!(".{}", report.pid));
+    }
+    fs::write(&file, report.json())?;
+    file.push(".folded");
+    fs::write(&file, report.folded())
+}
+
+/// On standard error, for there is nobody to return it to.
+fn complain(what: &str, error: &io::Error) {
+    let _ = writeln!(io::stderr(), "lockyard: {what}: {error}");
+}
+
+/// Where this library is loaded.
+fn own_range() -> Range<usize> {
+    let mut own = 0..0;
+    // SAFETY: the function is `find_own`, which is called before this returns, with a
+    // pointer to a range.
+    unsafe { libc::dl_iterate_phdr(Some(find_own), (&raw mut own).cast()) };
+    own
+}
+
+/// Whether a loaded object has this function; its range goes into `own`.
+///
+/// # Safety
+/// As `dl_iterate_phdr` has it; `own` points to a `Range<usize>`.
+unsafe extern "C" fn find_own(info: *mut libc::dl_phdr_info, _: usize, own: *mut c_void) -> c_int {
+    let here = own_range as *const () as usize;
+    // SAFETY: `info` points to a description, whose headers are that many.
+    let (base, headers) = unsafe {
+        let headers = std::slice::from_raw_parts((*info).dlpi_phdr, (*info).dlpi_phnum.into());
+        ((*info).dlpi_addr as usize, headers)
+    };
+    let code = headers.iter().find_map(|header| {
+        let start = base.wrapping_add(header.p_vaddr as usize);
+        let range = start..start.wrapping_add(header.p_memsz as usize);
+        (header.p_type == libc::PT_LOAD && range.contains(&here)).then_some(range)
+    });
+    if let Some(code) = code {
+        // SAFETY: the caller's.
+        unsafe { *own.cast::<Range<usize>>() = code };
+        return 1;
+    }
+    0
+}
