@@ -19,6 +19,9 @@ const LIBRARY: &str = "liblockyard_preload.so";
 const STATS: &str = "LOCKYARD_STATS";
 const STATS_PID: &str = "LOCKYARD_STATS_PID";
 
+/// Has the library watch in which order the program takes its locks.
+const DEADLOCK: &str = "LOCKYARD_DEADLOCK";
+
 /// What the dynamic linker parts the libraries by.
 const SEPARATORS: &[u8] = b": ";
 
@@ -27,7 +30,8 @@ const SEPARATORS: &[u8] = b": ";
 /// Its mutexes, condition variables and reader-writer locks become ours, and those of the
 /// programs that it starts; docs/preload.md says which stay. It takes the place of this
 /// command: the exit status and the signals are its own. Exit status 127 if there is no
-/// such program, 126 if it cannot be run, 2 bad usage.
+/// such program, 126 if it cannot be run, 2 bad usage; docs/deadlock.md says what --deadlock
+/// makes of a status of 0.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile its locks: how often each was taken, waited for and held, and where
@@ -43,6 +47,9 @@ pub struct Args {
         default_missing_value = ""
     )]
     stats: Option<PathBuf>,
+    /// Report deadlocks that are possible; then exit with 66 where the program would with 0
+    #[arg(long)]
+    deadlock: bool,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -62,6 +69,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(file) = &args.stats {
         command.env(STATS, stats_file(file)?);
         command.env(STATS_PID, process::id().to_string());
+    }
+    if args.deadlock {
+        command.env(DEADLOCK, "1");
     }
     let error = command.exec();
     Err(not_started(program, &error))

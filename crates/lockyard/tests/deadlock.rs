@@ -325,7 +325,7 @@ fn an_end_with_a_lock_is_reported() {
         static LOCK: Mutex<()> = Mutex::new(());
         thread::spawn(|| mem::forget(LOCK.lock())).join().unwrap();
     });
-    assert_reports(&said, 1, "ends, and has not unlocked what it holds");
+    assert_reports(&said, 1, "ends without unlocking what it holds");
 }
 
 #[test]

@@ -263,6 +263,16 @@ impl Graph {
         found as u16
     }
 
+    fn find_chain(&self, hash: u64) -> Result<usize, usize> {
+        self.chain_index
+            .find(hash, |at| self.chain[at].hash == hash)
+    }
+
+    /// Whether there is a chain of this hash.
+    pub fn knows(&self, hash: u64) -> bool {
+        self.find_chain(hash).is_ok()
+    }
+
     /// Learns that the thread, which holds `holds`, is about to wait for `wanted`.
     pub fn learn(
         &mut self,
@@ -278,8 +288,7 @@ impl Graph {
             found = Found::Limit(Limit::Orders);
         }
         let hash = holds.chain(wanted, mode);
-        let is = |at: usize| self.chain[at].hash == hash;
-        if let Err(place) = self.chain_index.find(hash, is) {
+        if let Err(place) = self.find_chain(hash) {
             self.chain_index.at[place] = self.chains as u16 + 1;
             let wanted = Place {
                 lock: self.node(wanted),

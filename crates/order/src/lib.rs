@@ -18,14 +18,17 @@ mod report;
 mod stack;
 mod thread;
 
+use std::ffi::c_int;
+
+use corosensei::stack::DefaultStack;
 use graph::{Found, Graph};
 use held::Held;
 use lock::Known;
 pub use lock::{Kind, Lock, Tag};
 use lockyard_linux::Linux;
 pub use mode::Mode;
-pub use report::reports;
 use report::{Inversion, Limit, Misuse};
+pub use report::{reports, say};
 use stack::Stack;
 use thread::{Thread, enter, records};
 
@@ -54,14 +57,19 @@ pub fn wants(lock: Lock, mode: Mode) {
 #[cold]
 #[inline(never)]
 fn learn(me: &Thread, lock: &Known, mode: Mode) {
+    if GRAPH.lock().knows(me.holds.chain(lock, mode)) {
+        return; // from another thread
+    }
     let at = Stack::capture();
     let mut graph = GRAPH.lock();
     match graph.learn(me.tid(), &me.holds, lock, mode, &at) {
         Found::Nothing => {}
         Found::Cycle(edges) => {
-            let inversion = Inversion::of(&graph, edges);
-            drop(graph);
-            inversion.report();
+            on_own_stack(move || {
+                let inversion = Inversion::of(&graph, edges);
+                drop(graph);
+                inversion.report();
+            });
         }
         Found::Limit(limit) => {
             drop(graph);
@@ -88,14 +96,52 @@ fn wants_own(me: &Thread, lock: &Known, mode: Mode, held: &Held) {
     );
 }
 
-fn report(what: std::fmt::Arguments, lock: &Known, (thread, held): (u32, &Held)) {
-    Misuse {
+/// Reports what the calling thread does now.
+fn report(what: std::fmt::Arguments, lock: &Known, holder: (u32, &Held)) {
+    report_at(Some(Stack::capture()), what, lock, holder);
+}
+
+fn report_at(
+    at: Option<Stack>,
+    what: std::fmt::Arguments,
+    lock: &Known,
+    (thread, held): (u32, &Held),
+) {
+    let misuse = Misuse {
         what,
         lock: *lock,
-        at: Stack::capture(),
+        at,
         holder: (thread, held.mode(), held.stack()),
+    };
+    if misuse.is_first() {
+        on_own_stack(|| misuse.report());
     }
-    .report();
+}
+
+unsafe extern "C" {
+    /// The C library's.
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// The thread's may be small. Without memory for another nothing is said. The thread is not
+/// cancelled meanwhile, as it would not be in a lock, and `errno` stays.
+fn on_own_stack(report: impl FnOnce()) {
+    const BYTES: usize = 1 << 18;
+    const DISABLE: c_int = 1;
+    let mut state = 0;
+    // SAFETY: the state is writable, and `errno` the thread's own.
+    let errno = unsafe {
+        pthread_setcancelstate(DISABLE, &raw mut state);
+        *libc::__errno_location()
+    };
+    if let Ok(stack) = DefaultStack::new(BYTES) {
+        corosensei::on_stack(stack, report);
+    }
+    // SAFETY: as above.
+    unsafe {
+        *libc::__errno_location() = errno;
+        pthread_setcancelstate(state, &raw mut state);
+    }
 }
 
 /// The calling thread has taken a lock, however it did.
@@ -135,25 +181,37 @@ pub fn released(lock: Lock) {
     }
 }
 
+/// The calling thread tried to release a lock that is another's, and was refused.
+pub fn refused(lock: Lock) {
+    let Some(me) = enter() else { return };
+    if let Some(lock) = lock.known() {
+        strange(&me, &lock);
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn release_for_another(me: &Thread, lock: Lock) {
-    if me.holds.release_unseen() {
-        return;
+    if !me.holds.release_unseen()
+        && let Some(lock) = lock.known()
+        && let Some(held) = strange(me, &lock)
+    {
+        held.take_out(lock.address);
     }
-    let Some(lock) = lock.known() else { return };
-    let Some((thread, held)) = holder(&lock) else {
-        return;
-    };
+}
+
+/// The thread unlocks what another holds. Returns that.
+fn strange(me: &Thread, lock: &Known) -> Option<&'static Held> {
+    let (thread, held) = holder(lock)?;
     if !held.mode().is_shared() {
         let what = format_args!(
             "thread {} unlocks what thread {} holds",
             me.tid(),
             thread.tid()
         );
-        report(what, &lock, (thread.tid(), held));
+        report(what, lock, (thread.tid(), held));
     }
-    held.take_out(lock.address);
+    Some(held)
 }
 
 /// Some thread that holds the lock.
@@ -184,11 +242,9 @@ pub fn destroyed(lock: Lock, held: bool) {
 /// The calling thread ends.
 fn exits(me: &Thread) {
     for held in me.holds.iter() {
-        report(
-            format_args!(
-                "thread {} ends, and has not unlocked what it holds",
-                me.tid()
-            ),
+        report_at(
+            None,
+            format_args!("thread {} ends without unlocking what it holds", me.tid()),
             &held.lock(),
             (me.tid(), held),
         );

@@ -5,14 +5,14 @@ use std::{
     ffi::c_void,
     fmt::Write,
     ptr,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use crate::{
     graph::{Graph, LONGEST},
     lock::{Kind, Known},
     mode::Mode,
-    stack::Stack,
+    stack::{Stack, mix},
 };
 
 static REPORTS: AtomicU32 = AtomicU32::new(0);
@@ -46,7 +46,7 @@ impl Limit {
             Self::Threads => "more threads than can be watched: the locks of some are not seen",
             Self::Held => "a thread holds more locks than can be seen: some orders are not",
             Self::Search => "a search for a cycle took too long: an inversion may not be reported",
-            Self::Reports => "more inversions than are reported",
+            Self::Reports => "more reports than are made",
         }
     }
 
@@ -54,7 +54,7 @@ impl Limit {
         static SAID: AtomicU32 = AtomicU32::new(0);
         let bit = 1 << self as u32;
         if SAID.fetch_or(bit, Relaxed) & bit == 0 {
-            write(format!("lockyard: {}\n", self.line()).as_bytes());
+            say(self.line());
         }
     }
 }
@@ -129,17 +129,37 @@ impl Inversion {
 pub struct Misuse<'a> {
     pub what: std::fmt::Arguments<'a>,
     pub lock: Known,
-    pub at: Stack,
+    /// `None` where it ends.
+    pub at: Option<Stack>,
     /// Who holds it, in which mode, since where.
     pub holder: (u32, Mode, Stack),
 }
 
 impl Misuse<'_> {
+    /// Whether nothing was reported from the same places, and there is room to remember it.
+    pub fn is_first(&self) -> bool {
+        const REPORTED: usize = 1 << 8;
+        static HASHES: [AtomicU64; REPORTED] = [const { AtomicU64::new(0) }; REPORTED];
+        let hash = mix(self.at.map_or(0, |at| at.hash()), self.holder.2.hash()) | 1;
+        for place in &HASHES {
+            // A hash tells no more than itself.
+            match place.compare_exchange(0, hash, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(known) if known == hash => return false,
+                Err(_) => {}
+            }
+        }
+        Limit::Reports.say_once();
+        false
+    }
+
     #[cold]
     #[inline(never)]
     pub fn report(&self) {
         let mut text = Text::new(self.what);
-        text.stack("at", &self.at);
+        if let Some(at) = &self.at {
+            text.stack("at", at);
+        }
         let (thread, mode, stack) = &self.holder;
         text.line(format_args!("thread {thread} holds it"));
         text.taken((self.lock.address, self.lock.kind, *mode), "taken", stack);
@@ -252,10 +272,20 @@ fn resolve(at: usize) -> Vec<Frame> {
     frames
 }
 
+/// Says a line on standard error.
+pub fn say(line: &str) {
+    write(format!("lockyard: {line}\n").as_bytes());
+}
+
+/// The reports of this process are those that it makes itself.
+pub fn after_fork_in_child() {
+    REPORTS.store(0, Relaxed); // a count
+}
+
 fn write(mut text: &[u8]) {
     while !text.is_empty() {
-        // SAFETY: the text is that long.
-        let written = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+        // SAFETY: the text is that long. The system call itself is no cancellation point.
+        let written = unsafe { libc::syscall(libc::SYS_write, 2, text.as_ptr(), text.len()) };
         match usize::try_from(written) {
             Ok(written) => text = &text[written..],
             Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {

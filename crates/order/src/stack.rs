@@ -58,7 +58,8 @@ impl Stack {
 #[inline]
 pub fn mix(hash: u64, value: u64) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15; // 2^64 divided by the golden ratio
-    (hash.rotate_left(23) ^ value).wrapping_mul(ODD)
+    let mixed = (hash.rotate_left(23) ^ value).wrapping_mul(ODD);
+    mixed ^ mixed >> 32
 }
 
 /// A stack that its thread writes and others read: what they get of one that changes just

@@ -16,16 +16,18 @@ use std::{
 use crate::{
     GRAPH,
     held::Holds,
-    report::Limit,
+    report::{self, Limit},
     stack::{Shown, Stack, mix},
 };
 
 /// Threads that are watched at a time.
 const THREADS: u32 = 1 << 12;
 /// Chains that a thread remembers to have told.
-const KNOWN: usize = 1 << 8;
+const KNOWN: usize = 1 << 10;
 /// Stacks that a thread remembers.
-const STACKS: usize = 1 << 6;
+const STACKS: usize = 1 << 8;
+/// Both are in one of so many places from that of their hash on.
+const PLACES: usize = 1 << 3;
 
 /// What is known of a thread; zero bytes are a record of nobody.
 pub struct Thread {
@@ -122,7 +124,7 @@ impl Thread {
 
     /// Whether the thread has told of a chain.
     pub fn knows(&self, chain: u64) -> bool {
-        self.known[(chain >> 40) as usize % KNOWN].load(Relaxed) == chain // its own
+        self.places(chain).any(|known| known.load(Relaxed) == chain) // its own
     }
 
     /// The stack of the caller, as it was when the thread was last known to do the same at
@@ -131,16 +133,26 @@ impl Thread {
     pub fn stack(&self, chain: u64) -> Stack {
         let depth = 0_u8;
         let key = mix(chain, (&raw const depth).addr() as u64) | 1;
-        let (known, stack) = &self.stacks[(key >> 40) as usize % STACKS];
+        let place = |at: usize| &self.stacks[((key >> 40) as usize + at) % STACKS];
+        let mut places = (0..PLACES).map(place);
+        let fits = |known: u64| known == key || known == 0;
+        let found = places.find(|(known, _)| fits(known.load(Relaxed))); // its own
+        let (known, stack) = found.unwrap_or(place((key >> 50) as usize % PLACES));
         if known.load(Relaxed) != key {
-            stack.set(&Stack::capture()); // its own, here and below
-            known.store(key, Relaxed);
+            stack.set(&Stack::capture());
+            known.store(key, Relaxed); // its own
         }
         stack.get()
     }
 
     pub fn remember(&self, chain: u64) {
-        self.known[(chain >> 40) as usize % KNOWN].store(chain, Relaxed); // its own
+        let free = self.places(chain).find(|known| known.load(Relaxed) == 0); // its own
+        let place = free.unwrap_or(&self.known[(chain >> 40) as usize % KNOWN]);
+        place.store(chain, Relaxed); // likewise
+    }
+
+    fn places(&self, chain: u64) -> impl Iterator<Item = &AtomicU64> {
+        (0..PLACES).map(move |at| &self.known[((chain >> 40) as usize + at) % KNOWN])
     }
 }
 
@@ -269,5 +281,6 @@ extern "C" fn in_child() {
             record.release();
         }
     }
+    report::after_fork_in_child();
     after_fork();
 }

@@ -2,16 +2,18 @@
 //! library's mutexes, condition variables and reader-writer locks, and has lockyard's in
 //! the bytes of the program's own objects. `docs/preload.md` says what is replaced.
 //!
-//! Nothing here allocates, takes a lock of the C library's, or needs a constructor to have
-//! run: allocators and constructors lock, too. What `watch` does when a program begins and
-//! ends is the exception.
+//! Nothing here allocates (but for a report: `heap.rs`), takes a lock of the C library's, or
+//! needs a constructor to have run: allocators and constructors lock, too. What `watch` does
+//! when a program begins and ends is the exception.
 
 mod c11;
 mod cond;
+mod heap;
 mod layout;
 mod mutex;
 mod names;
 mod next;
+mod ordered;
 mod rwlock;
 mod time;
 mod watch;
@@ -32,6 +34,8 @@ const UNKNOWN: u32 = 0;
 const OURS: u32 = 1;
 /// They are not: every call goes to the C library.
 const LIBCS: u32 = 2;
+/// They hold our locks, and the order validator watches them.
+const WATCHED: u32 = 3;
 
 static LOCKS: AtomicU32 = AtomicU32::new(UNKNOWN);
 
@@ -45,6 +49,16 @@ fn ours() -> bool {
     }
 }
 
+/// Whether they are, and nobody watches them.
+#[inline(always)]
+fn unwatched() -> bool {
+    match LOCKS.load(Relaxed) {
+        OURS => true,
+        LIBCS => false,
+        _ => decide() && !ordered::on(),
+    }
+}
+
 /// Looks at the C library, at the first call of any function here: the allocator or some
 /// library's constructor may be first.
 ///
@@ -52,9 +66,13 @@ fn ours() -> bool {
 /// this again: then the version decides.
 #[cold]
 fn decide() -> bool {
+    if ordered::on() {
+        return true;
+    }
     let mut unknown = layout::check_version();
     if unknown.is_ok() {
-        LOCKS.store(OURS, Relaxed); // it tells no more than itself
+        let ours = if ordered::is_asked() { WATCHED } else { OURS };
+        LOCKS.store(ours, Relaxed); // it tells no more than itself
         unknown = layout::check_objects();
     }
     if let Err(why) = &unknown {
@@ -72,6 +90,9 @@ extern "C" fn prepare() {
         Linux::me();
         Linux::stamp();
         watch::start();
+    }
+    if ordered::on() {
+        ordered::prepare();
     }
 }
 

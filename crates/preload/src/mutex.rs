@@ -4,15 +4,17 @@
 //! |---|---|---|---|
 //! | 0..4 | the mutex | the mutex, and its first word of boosters in word 4 | its own |
 //! | 4 | its kind, as a static initialiser has it | | its kind, with a flag above these |
-//! | 5 | 0 | [`PI`] and its kind | its own: small, or 0 |
+//! | 5 | 0, or [`SEEN`] once watched | [`PI`] and its kind | its own: small, or 0 |
 //! | 6 | locks of a recursive one beyond the first | likewise | its own |
 //! | 7 | unlocks by others than the owner, counted | 0 | its own |
+//! | 8 | its number, if the order validator is on | likewise | its own |
 //!
 //! So a static initialiser is a mutex of ours, and who makes one by attributes decides
 //! whose it is: what is robust, shared with other processes or has a ceiling is the C
 //! library's, each call anew.
 
 mod lock;
+mod seen;
 
 use std::{
     ffi::c_int,
@@ -34,8 +36,9 @@ use lockyard_linux::{
     Linux, LinuxPi,
     futex::{self, Waited},
 };
+use lockyard_order as order;
 
-use crate::{next, ours, result, time::Until, watch};
+use crate::{next, ordered, ours, result, time::Until, unwatched, watch};
 
 /// The word of a `pthread_mutex_t` that has its kind.
 pub const KIND: usize = 4;
@@ -45,6 +48,8 @@ pub const LAST_KIND: u32 = 3;
 const DESTROYED: u32 = u32::MAX;
 /// The upper half of word 5 of one with priority inheritance.
 const PI: u32 = 0x5049_0000;
+/// Word 5 of a plain one that was taken while it was watched.
+const SEEN: u32 = 0x5345_0000;
 
 /// What lies in a `pthread_mutex_t`.
 #[repr(C)]
@@ -54,6 +59,7 @@ pub struct Mutex {
     mark: AtomicU32,
     more: AtomicU32,
     unlocks: AtomicU32,
+    tag: order::Tag,
 }
 
 type PiLock = RawPiMutex<LinuxPi>;
@@ -100,6 +106,8 @@ struct Held<'a, L> {
     more: &'a AtomicU32,
     /// Where the owner of a normal mutex waits for another to unlock it.
     unlocks: &'a AtomicU32,
+    /// What it lies in.
+    mutex: &'a Mutex,
 }
 
 impl Mutex {
@@ -126,6 +134,7 @@ impl Mutex {
                 kind,
                 more,
                 unlocks,
+                mutex: self,
             })
         } else if kind <= LAST_KIND {
             let (lock, kind) = (&self.lock, Kind::of(kind));
@@ -134,6 +143,7 @@ impl Mutex {
                 kind,
                 more,
                 unlocks,
+                mutex: self,
             })
         } else {
             Whose::Libcs
@@ -150,6 +160,14 @@ impl<L: Lock> Held<'_, L> {
 
     #[inline(always)]
     fn lock(&self) -> c_int {
+        match ordered::on() {
+            true => self.lock_seen(),
+            false => self.take(),
+        }
+    }
+
+    #[inline(always)]
+    fn take(&self) -> c_int {
         match watch::is_on() {
             true => self.lock_watched(),
             false => self.lock_unwatched(),
@@ -180,6 +198,10 @@ impl<L: Lock> Held<'_, L> {
     }
 
     fn try_lock(&self) -> c_int {
+        self.seen_to(|| self.try_take())
+    }
+
+    fn try_take(&self) -> c_int {
         if self.lock.try_lock() {
             watch::took(self.key());
             0
@@ -193,6 +215,13 @@ impl<L: Lock> Held<'_, L> {
     /// # Safety
     /// As [`Until::deadline`].
     unsafe fn lock_until(&self, until: Until) -> c_int {
+        // SAFETY: the caller's.
+        self.seen_to(|| unsafe { self.take_until(until) })
+    }
+
+    /// # Safety
+    /// As [`Until::deadline`].
+    unsafe fn take_until(&self, until: Until) -> c_int {
         if !until.has_clock() {
             return EINVAL;
         }
@@ -253,6 +282,14 @@ impl<L: Lock> Held<'_, L> {
             self.more.store(more - 1, Relaxed); // likewise
             return 0;
         }
+        match ordered::on() {
+            true => self.unlock_seen(),
+            false => self.release(),
+        }
+    }
+
+    #[inline(always)]
+    fn release(&self) -> c_int {
         watch::releases(self.key());
         if self.lock.unlock_if_mine() {
             0
@@ -354,6 +391,7 @@ pub unsafe fn init(mutex: *mut Mutex, kind: u32, mark: u32) {
         mark: AtomicU32::new(mark),
         more: AtomicU32::new(0),
         unlocks: AtomicU32::new(0),
+        tag: order::Tag::new(),
     };
     // SAFETY: it is writable, of a pthread_mutex_t's size, and nobody uses it yet.
     unsafe { mutex.write(unlocked) };
@@ -372,6 +410,9 @@ pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's.
         Whose::Libcs => return unsafe { next::pthread_mutex_destroy(mutex) },
     };
+    if ordered::on() {
+        order::destroyed(object.seen(), locked);
+    }
     if !locked {
         object.kind.store(DESTROYED, Relaxed); // nobody uses it any more
         object.mark.store(0, Relaxed); // likewise
@@ -402,7 +443,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
 unsafe extern "C" fn lock_unkept(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let object = unsafe { &*mutex };
-    if object.is_plain() && ours() && object.lock.lock_unkept() {
+    if object.is_plain() && unwatched() && object.lock.lock_unkept() {
         return 0;
     }
     match object.whose() {
@@ -483,7 +524,7 @@ unsafe extern "C" fn unlock_unkept(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let object = unsafe { &*mutex };
     // SAFETY: C has no guards.
-    if object.is_plain() && ours() && unsafe { object.lock.unlock_if_mine() } {
+    if object.is_plain() && unwatched() && unsafe { object.lock.unlock_if_mine() } {
         return 0;
     }
     match object.whose() {

@@ -3,6 +3,7 @@
 //! | word | a lock of ours | the C library's |
 //! |---|---|---|
 //! | 0..6 | the lock | its own |
+//! | 6 | its number, if it is watched | its own |
 //! | 7 | 0 | not 0: processes share it |
 //! | 12 | what it prefers, as a static initialiser has it | likewise |
 //!
@@ -19,9 +20,13 @@ use std::{
 use libc::{EBUSY, EDEADLK, EPERM, ETIMEDOUT, clockid_t, pthread_rwlockattr_t, timespec};
 use lockyard_core::{Deadline, RawRwLock};
 use lockyard_linux::Linux;
+use lockyard_order::{
+    self as order,
+    Mode::{Exclusive, Shared, SharedRecursive},
+};
 
 use crate::{
-    next, ours, result,
+    next, ordered, ours, result,
     time::Until,
     watch::{self, Mode},
 };
@@ -37,7 +42,7 @@ pub const WRITERS_FIRST: u32 = 2;
 #[repr(C)]
 pub struct Rwlock {
     lock: RawRwLock<Linux>,
-    unused: u32,
+    tag: order::Tag,
     shared: AtomicU32,
     rest: [u32; 4],
     preference: AtomicU32,
@@ -91,6 +96,20 @@ impl Rwlock {
 
     #[inline(always)]
     fn read(&self) -> c_int {
+        match ordered::on() {
+            true => self.read_seen(),
+            false => self.take_to_read(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_seen(&self) -> c_int {
+        self.seen_to(self.reader(), true, || self.take_to_read())
+    }
+
+    #[inline(always)]
+    fn take_to_read(&self) -> c_int {
         if self.try_read() {
             return 0;
         }
@@ -114,6 +133,20 @@ impl Rwlock {
 
     #[inline(always)]
     fn write(&self) -> c_int {
+        match ordered::on() {
+            true => self.write_seen(),
+            false => self.take_to_write(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_seen(&self) -> c_int {
+        self.seen_to(Exclusive, true, || self.take_to_write())
+    }
+
+    #[inline(always)]
+    fn take_to_write(&self) -> c_int {
         if self.try_write() {
             return 0;
         }
@@ -140,18 +173,19 @@ impl Rwlock {
             false => self.lock.read_until(deadline),
         };
         // SAFETY: the caller's.
-        unsafe { self.wait_until(until, Mode::Read, read) }
+        self.seen_to(self.reader(), false, || unsafe {
+            self.wait_until(until, Mode::Read, read)
+        })
     }
 
     /// # Safety
     /// As [`Until::deadline`].
     unsafe fn write_until(&self, until: Until) -> c_int {
+        let write = |deadline| self.lock.write_until(deadline);
         // SAFETY: the caller's.
-        unsafe {
-            self.wait_until(until, Mode::Write, |deadline| {
-                self.lock.write_until(deadline)
-            })
-        }
+        self.seen_to(Exclusive, false, || unsafe {
+            self.wait_until(until, Mode::Write, write)
+        })
     }
 
     /// A malformed deadline is refused even where it would not be waited for, as the C
@@ -181,8 +215,73 @@ impl Rwlock {
         }
     }
 
+    /// As the order validator sees it.
+    fn seen(&self) -> order::Lock<'_> {
+        order::Lock {
+            address: ptr::from_ref(self).addr(),
+            kind: order::Kind::Rwlock,
+            tag: &self.tag,
+        }
+    }
+
+    fn reader(&self) -> order::Mode {
+        if self.is_recursive() {
+            SharedRecursive
+        } else {
+            Shared
+        }
+    }
+
+    /// Takes it by `take`, which `waits` for as long as it takes, seen by the order
+    /// validator if that is on.
+    fn seen_to(&self, mode: order::Mode, waits: bool, take: impl FnOnce() -> c_int) -> c_int {
+        if waits && !self.lock.is_mine() {
+            order::wants(self.seen(), mode);
+        }
+        let code = take();
+        if code == 0 && ordered::on() {
+            order::took(self.seen(), mode);
+        }
+        code
+    }
+
+    /// It is about to be unlocked, or not: by one who must not.
+    #[cold]
+    #[inline(never)]
+    fn unlock_seen(&self) -> c_int {
+        if self.lock.is_mine() || !self.lock.is_write_locked() {
+            order::released(self.seen());
+        } else {
+            order::refused(self.seen());
+        }
+        self.release()
+    }
+
+    fn read_if_free(&self) -> c_int {
+        self.seen_to(self.reader(), false, || result(self.try_read(), EBUSY))
+    }
+
+    fn write_if_free(&self) -> c_int {
+        self.seen_to(Exclusive, false, || result(self.try_write(), EBUSY))
+    }
+
+    fn destroy(&self) -> c_int {
+        if ordered::on() {
+            order::destroyed(self.seen(), self.lock.is_locked());
+        }
+        0
+    }
+
     #[inline(always)]
     fn unlock(&self) -> c_int {
+        match ordered::on() {
+            true => self.unlock_seen(),
+            false => self.release(),
+        }
+    }
+
+    #[inline(always)]
+    fn release(&self) -> c_int {
         if self.lock.is_mine() {
             watch::releases(self.key(Mode::Write));
             // SAFETY: the caller is the writer.
@@ -219,7 +318,7 @@ pub unsafe extern "C" fn pthread_rwlock_init(
     }
     let unlocked = Rwlock {
         lock: RawRwLock::new(),
-        unused: 0,
+        tag: order::Tag::new(),
         shared: AtomicU32::new(0),
         rest: [0; 4],
         preference: AtomicU32::new(preference.cast_unsigned()),
@@ -239,7 +338,7 @@ pub unsafe extern "C" fn pthread_rwlock_destroy(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's.
     unsafe {
         match (*rwlock).is_ours() {
-            true => 0,
+            true => (*rwlock).destroy(),
             false => next::pthread_rwlock_destroy(rwlock),
         }
     }
@@ -265,7 +364,7 @@ pub unsafe extern "C" fn pthread_rwlock_tryrdlock(rwlock: *mut Rwlock) -> c_int 
     // SAFETY: the caller's.
     unsafe {
         match (*rwlock).is_ours() {
-            true => result((*rwlock).try_read(), EBUSY),
+            true => (*rwlock).read_if_free(),
             false => next::pthread_rwlock_tryrdlock(rwlock),
         }
     }
@@ -324,7 +423,7 @@ pub unsafe extern "C" fn pthread_rwlock_trywrlock(rwlock: *mut Rwlock) -> c_int 
     // SAFETY: the caller's.
     unsafe {
         match (*rwlock).is_ours() {
-            true => result((*rwlock).try_write(), EBUSY),
+            true => (*rwlock).write_if_free(),
             false => next::pthread_rwlock_trywrlock(rwlock),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     sync::OnceLock,
@@ -75,6 +76,23 @@ fn same(program: &Path, arguments: &[&str]) -> String {
     ours
 }
 
+/// A program that is run with our locks, and with the order validator.
+fn watched(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env("LD_PRELOAD", library())
+        .env("LOCKYARD_DEADLOCK", "1");
+    command
+}
+
+/// The exit status of a case of `deadlock.c`, and what it prints on standard error.
+fn reported(program: &Path, case: &str) -> (Option<i32>, String) {
+    let output = watched(program, &[case]).output().expect("it starts");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), stderr)
+}
+
 /// Compiles files of this directory. `None` if there is no compiler.
 fn compiled(compiler: &[&str], sources: &[&str]) -> Option<PathBuf> {
     has(compiler[0]).then(|| {
@@ -105,6 +123,53 @@ fn every_function_does_what_posix_says() {
         let said = same(&program, &[]);
         assert!(said.lines().all(|line| line.starts_with("ok ")), "{said}");
         assert!(said.contains("ok no_signal_is_lost"), "{said}");
+        // It misuses locks, of which there are reports.
+        let watched = watched(&program, &[]).output().expect("it starts");
+        assert_eq!(watched.status.code(), Some(66));
+        assert_eq!(String::from_utf8_lossy(&watched.stdout), said);
+    }
+}
+
+#[test]
+fn deadlocks_are_reported_before_they_happen() {
+    let compiler = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror"];
+    let Some(program) = compiled(&compiler, &["deadlock.c"]) else {
+        return;
+    };
+    for case in ["try", "readers", "recursive", "reuse"] {
+        assert_eq!(reported(&program, case), (Some(0), String::new()), "{case}");
+    }
+    for (case, status) in [("both_orders", 66), ("fail", 3)] {
+        let (code, said) = reported(&program, case);
+        assert_eq!(code, Some(status), "{said}");
+        assert!(said.starts_with("lockyard: lock order inversion: 2 locks"));
+        for function in ["take_a_then_b (", "take_b_then_a ("] {
+            assert_eq!(said.matches(function).count(), 2, "{said}");
+        }
+        assert!(said.contains("deadlock.c:"), "{said}");
+        assert!(said.contains("\nlockyard: 1 reported"), "{said}");
+    }
+    for (case, what, taker) in [
+        ("stranger", "unlocks what thread", "lock_and_wait ("),
+        ("destroy", "destroys what thread", "destroy ("),
+        ("leave", "ends without unlocking", "lock_and_leave ("),
+    ] {
+        let (code, said) = reported(&program, case);
+        assert_eq!(code, Some(66), "{said}");
+        assert!(said.lines().next().is_some_and(|l| l.contains(what)));
+        assert!(said.contains(taker), "{said}");
+    }
+    for case in ["lock_twice", "write_what_it_reads"] {
+        let mut child = watched(&program, &[case])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+        let first = stderr.lines().next();
+        child.kill().expect("it waits for itself");
+        child.wait().expect("it was killed");
+        let first = first.expect("it says something").expect("in a pipe");
+        assert!(first.contains("waits for itself"), "{first}");
     }
 }
 
@@ -114,6 +179,7 @@ fn the_types_of_cpp_are_ours() {
     if let Some(program) = compiled(&compiler, &["types.cpp"]) {
         let said = same(&program, &[]);
         assert!(said.starts_with("scoped_lock 8000\n"), "{said}");
+        output(&mut watched(&program, &[]));
     }
 }
 

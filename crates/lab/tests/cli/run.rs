@@ -60,6 +60,16 @@ fn the_program_ends_as_itself() {
 }
 
 #[test]
+fn the_library_is_told_to_report_deadlocks() {
+    let place = Place::new(true);
+    let program = ["sh", "-c", "echo $LOCKYARD_DEADLOCK"];
+    let shown = place.run(&[&["--deadlock"][..], &program].concat());
+    assert_eq!(text(&shown.stdout), "1\n");
+    let shown = place.run(&program);
+    assert_eq!(text(&shown.stdout), "\n");
+}
+
+#[test]
 fn a_program_that_cannot_be_run_is_named() {
     let place = Place::new(true);
     for (program, status) in [("/nonexistent", 127), ("/etc/passwd", 126)] {

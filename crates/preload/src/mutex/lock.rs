@@ -7,6 +7,8 @@ use super::PiLock;
 
 /// What both locks do.
 pub trait Lock {
+    /// Whether another may unlock it for its owner, if it is of the normal kind.
+    const TAKEN_OVER: bool;
     fn is_locked(&self) -> bool;
     fn is_mine(&self) -> bool;
     fn try_lock(&self) -> bool;
@@ -20,6 +22,7 @@ pub trait Lock {
 }
 
 impl Lock for RawMutex<Linux> {
+    const TAKEN_OVER: bool = true;
     fn is_locked(&self) -> bool {
         self.is_locked()
     }
@@ -49,6 +52,8 @@ impl Lock for RawMutex<Linux> {
 }
 
 impl Lock for PiLock {
+    /// The kernel lends to the thread that the word names, and lets none but that unlock.
+    const TAKEN_OVER: bool = false;
     fn is_locked(&self) -> bool {
         self.is_locked()
     }
@@ -74,7 +79,6 @@ impl Lock for PiLock {
         }
         mine
     }
-    /// The kernel lends to the thread that the word names, and lets none but that unlock.
     fn take_over(&self) -> bool {
         false
     }
