@@ -111,11 +111,17 @@ struct Held<'a, L> {
 }
 
 impl Mutex {
-    /// Whether it is of the normal kind, nobody's but ours, and not watched.
+    /// Whether it is of the normal kind, and nobody's but ours.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         // Constant since it was initialised.
-        (self.kind.load(Relaxed) | self.mark.load(Relaxed)) == 0 && !watch::is_on()
+        (self.kind.load(Relaxed) | self.mark.load(Relaxed)) == 0
+    }
+
+    /// What it is known by to who watches.
+    #[inline(always)]
+    fn key(&self) -> watch::Key {
+        watch::Key::new(ptr::from_ref(self).addr(), watch::Mode::Mutex)
     }
 
     #[inline(always)]
@@ -428,6 +434,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
     let object = unsafe { &*mutex };
     // What is reserved for the caller is ours.
     if object.is_plain() && object.lock.retake() {
+        watch::took(object.key());
         return 0;
     }
     // SAFETY: the caller's.
@@ -443,7 +450,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
 unsafe extern "C" fn lock_unkept(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let object = unsafe { &*mutex };
-    if object.is_plain() && unwatched() && object.lock.lock_unkept() {
+    if object.is_plain() && !watch::is_on() && unwatched() && object.lock.lock_unkept() {
         return 0;
     }
     match object.whose() {
@@ -508,7 +515,7 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let object = unsafe { &*mutex };
     // SAFETY: C has no guards.
-    if object.is_plain() && unsafe { object.lock.unlock_kept() } {
+    if object.is_plain() && !watch::times_any() && unsafe { object.lock.unlock_kept() } {
         return 0; // as above
     }
     // SAFETY: the caller's.
@@ -523,8 +530,9 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
 unsafe extern "C" fn unlock_unkept(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let object = unsafe { &*mutex };
+    let is_plain = object.is_plain() && !watch::times_any();
     // SAFETY: C has no guards.
-    if object.is_plain() && unwatched() && unsafe { object.lock.unlock_if_mine() } {
+    if is_plain && unwatched() && unsafe { object.lock.unlock_if_mine() } {
         return 0;
     }
     match object.whose() {

@@ -6,8 +6,7 @@
 //! | [`STATS`] | a profile is wanted: in this file, or, if it is empty, on standard error |
 //! | [`STATS_PID`] | the process that the file is for; others put their number behind its name |
 //!
-//! A lock that is taken or released while another is told of, or is looked up, is passed
-//! over: what finds a stack may lock.
+//! A lock that is taken while a stack is looked up is passed over: what does that may lock.
 
 use std::{
     cell::Cell,
@@ -27,7 +26,7 @@ use std::{
 use lockyard_core::Event;
 use lockyard_linux::{clock, events};
 pub use lockyard_profile::{Key, Mode};
-use lockyard_profile::{Profile, Report, Stack, Timed, Wait};
+use lockyard_profile::{Profile, Report, Stack, Taken, Timed, Wait};
 
 const STATS: &str = "LOCKYARD_STATS";
 const STATS_PID: &str = "LOCKYARD_STATS_PID";
@@ -56,8 +55,8 @@ type Hold = Option<(Key, u64, Timed)>;
 
 /// What a thread keeps for itself. No destructor: it can be used as long as it runs.
 struct Mine {
-    /// Whether it is in here already.
-    inside: Cell<bool>,
+    /// Whether it looks a stack up.
+    looks_up: Cell<bool>,
     /// How many holds there are.
     count: Cell<usize>,
     holds: [Cell<Hold>; HOLDS],
@@ -68,7 +67,7 @@ struct Mine {
 thread_local! {
     static MINE: Mine = const {
         Mine {
-            inside: Cell::new(false),
+            looks_up: Cell::new(false),
             count: Cell::new(0),
             holds: [const { Cell::new(None) }; HOLDS],
             next: Cell::new(0),
@@ -91,7 +90,18 @@ pub fn took(key: Key) {
 
 #[inline(never)]
 fn note_taken(key: Key) {
-    told(|profile, mine| mine.begin(key, profile.took(key, stack)));
+    told(|profile, _| {
+        if let Some(taken) = profile.took(key) {
+            look(key, taken);
+        }
+    });
+}
+
+/// Of its own, so that what comes before is short.
+#[cold]
+#[inline(never)]
+fn look(key: Key, taken: Taken) {
+    told(|profile, mine| mine.begin(key, profile.look(taken, stack)));
 }
 
 /// Takes the lock by `wait`, which returns 0 when it did.
@@ -112,15 +122,25 @@ pub fn waiting(key: Key, wait: impl FnOnce() -> c_int) -> c_int {
             slept: marks.has(Event::Parked) || marks.has(Event::Boosted),
             owner_off: marks.has(Event::SpinOwnerOff),
         };
-        told(|profile, mine| mine.begin(key, profile.waited(key, wait, waiter.as_ref())));
+        told(|profile, mine| {
+            if let Some(timed) = profile.waited(key, wait, waiter.as_ref()) {
+                mine.begin(key, timed);
+            }
+        });
     }
     code
+}
+
+/// Whether a hold of the caller's is timed.
+#[inline(always)]
+pub fn times_any() -> bool {
+    is_on() && MINE.with(|mine| mine.count.get() != 0)
 }
 
 /// The caller is about to release the lock, if it has it.
 #[inline(always)]
 pub fn releases(key: Key) {
-    if is_on() {
+    if times_any() {
         note_release(key);
     }
 }
@@ -142,39 +162,27 @@ pub fn made(key: Key) {
     }
 }
 
-/// Tells the profile, unless the caller is about to tell it already.
+/// Tells the profile, unless the caller is looking a stack up for it.
 #[inline(always)]
 fn told<T>(tell: impl FnOnce(&Profile, &Mine) -> T) -> Option<T> {
     MINE.with(|mine| {
         // SAFETY: it is null or what `Profile::map` returned, which is there for ever.
         let profile = unsafe { PROFILE.load(Relaxed).as_ref() }?; // set before the program began
-        if mine.inside.replace(true) {
-            return None;
-        }
-        let told = tell(profile, mine);
-        mine.inside.set(false);
-        Some(told)
+        (!mine.looks_up.get()).then(|| tell(profile, mine))
     })
 }
 
 impl Mine {
-    #[inline(always)]
-    fn begin(&self, key: Key, timed: Option<Timed>) {
-        if let Some(timed) = timed {
-            let next = self.next.get();
-            let before = self.holds[next].replace(Some((key, clock::cycles(), timed)));
-            self.count
-                .set(self.count.get() + usize::from(before.is_none()));
-            self.next.set((next + 1) % HOLDS);
-        }
+    fn begin(&self, key: Key, timed: Timed) {
+        let next = self.next.get();
+        let before = self.holds[next].replace(Some((key, clock::cycles(), timed)));
+        self.count
+            .set(self.count.get() + usize::from(before.is_none()));
+        self.next.set((next + 1) % HOLDS);
     }
 
     /// Takes the latest hold of a lock.
-    #[inline(always)]
     fn end(&self, key: Key) -> Option<(u64, Timed)> {
-        if self.count.get() == 0 {
-            return None;
-        }
         let next = self.next.get();
         let latest_first = (1..=HOLDS).map(|back| (next + HOLDS - back) % HOLDS);
         for at in latest_first {
@@ -198,9 +206,16 @@ fn since(cycles: u64) -> u64 {
     clock::ns_in_cycles(passed.max(0).cast_unsigned())
 }
 
+/// The caller's stack.
+#[cold]
 fn stack() -> Stack {
     let own = SETTINGS.get().map_or(0..0, |settings| settings.own.clone());
-    Stack::here(&own)
+    MINE.with(|mine| {
+        mine.looks_up.set(true);
+        let stack = Stack::here(&own);
+        mine.looks_up.set(false);
+        stack
+    })
 }
 
 /// Begins to watch if the environment says so. In a fork's child it begins anew.

@@ -30,9 +30,9 @@ use stacks::{Sampled, Stacks};
 pub use symbols::Frame;
 
 /// Which acquisitions of a lock have their hold timed. It costs two looks at the clock.
-const HOLDS: Sampling = Sampling { first: 64, bits: 4 };
-/// Which acquisitions without a wait have their stack taken. It costs microseconds.
-const STACKS: Sampling = Sampling { first: 4, bits: 10 };
+const HOLDS: Sampling = Sampling { first: 64, bits: 6 };
+/// Which of these have their stack taken, if they did not wait. It costs microseconds.
+const STACKS: Sampling = Sampling { first: 4, bits: 12 };
 /// Which waits have their stack taken.
 const WAITS: Sampling = Sampling { first: 64, bits: 4 };
 
@@ -42,6 +42,15 @@ pub struct Profile {
     stacks: Stacks,
     /// Acquisitions of locks that have no record.
     dropped: AtomicU64,
+}
+
+/// An acquisition that is looked at closely.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// The lock's number.
+    lock: u32,
+    /// How many there were before.
+    before: u64,
 }
 
 /// A hold that is timed.
@@ -84,25 +93,34 @@ impl Profile {
         }
     }
 
-    /// The caller has taken the lock without waiting. `stack` is asked for now and then.
-    /// Returns whether its hold is to be timed.
+    /// The caller has taken the lock without waiting. Now and then it is to be looked at
+    /// closely.
     #[inline(always)]
-    pub fn took(&self, key: Key, stack: impl FnOnce() -> Stack) -> Option<Timed> {
-        let Some((number, lock)) = self.locks.find(key) else {
+    pub fn took(&self, key: Key) -> Option<Taken> {
+        let Some((lock, record)) = self.locks.find(key) else {
             self.dropped.fetch_add(1, Relaxed);
             return None;
         };
-        let before = lock.acquired();
-        let weight = STACKS.weight(before);
-        if weight > 0 {
+        let before = record.acquired(key);
+        (HOLDS.weight(before) > 0).then_some(Taken { lock, before })
+    }
+
+    /// Looks at it. `stack` is asked for now and then.
+    pub fn look(&self, taken: Taken, stack: impl FnOnce() -> Stack) -> Timed {
+        let Taken { lock, before } = taken;
+        let acquisitions = STACKS.weight(before);
+        if acquisitions > 0 {
+            let stack = self.stacks.number(&stack());
             self.stacks.add(Sampled {
-                lock: number,
-                stack: self.stacks.number(&stack()),
-                acquisitions: weight,
+                lock,
+                stack,
+                acquisitions,
                 ..Sampled::default()
             });
         }
-        timed(before)
+        Timed {
+            weight: HOLDS.weight(before),
+        }
     }
 
     /// The caller is about to wait for the lock. `stack` is asked for now and then: before
@@ -132,7 +150,8 @@ impl Profile {
             });
         }
         lock.waited(wait);
-        timed(lock.acquired())
+        let weight = HOLDS.weight(lock.acquired(key));
+        (weight > 0).then_some(Timed { weight })
     }
 
     /// The caller is about to release the lock that it has held for so long.
@@ -148,10 +167,4 @@ impl Profile {
         self.stacks.clear();
         self.dropped.store(0, Relaxed); // alone
     }
-}
-
-#[inline(always)]
-fn timed(before: u64) -> Option<Timed> {
-    let weight = HOLDS.weight(before);
-    (weight > 0).then_some(Timed { weight })
 }

@@ -31,6 +31,7 @@ pub enum Mode {
 }
 
 impl Mode {
+    #[inline(always)]
     const fn counting(self) -> Counting {
         match self {
             Self::Read => Counting::Shared,
@@ -41,6 +42,7 @@ impl Mode {
 
 /// An address and a mode; the address is a multiple of four.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
 pub struct Key(usize);
 
 impl Key {
@@ -57,6 +59,7 @@ impl Key {
     }
 
     /// What it is taken for.
+    #[inline(always)]
     pub const fn mode(self) -> Mode {
         match self.0 & 3 {
             1 => Mode::Read,
@@ -133,9 +136,10 @@ impl Lock {
     }
 
     /// Counts an acquisition by the caller, who has the lock; returns how many there were.
+    /// The key is its own, which the caller has at hand.
     #[inline(always)]
-    pub(crate) fn acquired(&self) -> u64 {
-        self.counting().add(&self.acquisitions, 1)
+    pub(crate) fn acquired(&self, key: Key) -> u64 {
+        key.mode().counting().add(&self.acquisitions, 1)
     }
 
     /// Counts how the caller, who has the lock, waited for it.
@@ -152,7 +156,6 @@ impl Lock {
         self.hold.add(ns, weight, self.counting());
     }
 
-    #[inline(always)]
     fn counting(&self) -> Counting {
         self.key().mode().counting()
     }
