@@ -39,14 +39,8 @@ pub struct Args {
     /// The profile comes when the program ends: a table on standard error, or a JSON object
     /// in FILE, and in FILE.folded the stacks that waited, with nanoseconds, for a flame
     /// graph. Another process that it starts writes to FILE.PID and FILE.PID.folded.
-    #[arg(
-        long,
-        value_name = "FILE",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = ""
-    )]
-    stats: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", require_equals = true)]
+    stats: Option<Option<PathBuf>>,
     /// Report deadlocks that are possible; then exit with 66 where the program would with 0
     #[arg(long)]
     deadlock: bool,
@@ -67,7 +61,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut command = Command::new(program);
     command.args(rest).env("LD_PRELOAD", preload);
     if let Some(file) = &args.stats {
-        command.env(STATS, stats_file(file)?);
+        let file = file.as_deref().map(stats_file).transpose()?;
+        command.env(STATS, file.unwrap_or_default());
         command.env(STATS_PID, process::id().to_string());
     }
     if args.deadlock {
@@ -110,9 +105,6 @@ fn preload(library: &Path, others: Option<&OsStr>) -> Result<OsString, Failure> 
 /// A profile's file as the program will find it, whatever its directory; it is empty now, and
 /// so is the one with the stacks.
 fn stats_file(file: &Path) -> Result<PathBuf, Failure> {
-    if file.as_os_str().is_empty() {
-        return Ok(PathBuf::new());
-    }
     let file = path::absolute(file)?;
     let mut folded = file.clone().into_os_string();
     folded.push(".folded");
