@@ -193,7 +193,7 @@ mod tests {
     fn a_step_is_shown_as_one_would_type_it() {
         assert_eq!(EMULATED.line(), "scripts/aarch64-test");
         assert_eq!(
-            AFTER_TIDY[2].line(),
+            AFTER_TIDY[3].line(),
             "RUSTDOCFLAGS=\"-D warnings\" cargo doc --quiet --workspace --no-deps"
         );
     }

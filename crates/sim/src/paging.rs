@@ -128,7 +128,7 @@ mod tests {
                 return look();
             }
             let mut free = 2;
-            for _ in 0..100 {
+            for _ in 0..1_000 {
                 work(500);
                 memory.swap_out(1, 0);
                 work(500);

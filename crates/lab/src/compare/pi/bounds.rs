@@ -137,7 +137,7 @@ fn throughput(
     let at = worst.map_or(String::new(), |(_, p)| format!(", {}", p.point));
     Bound::new(
         name,
-        format!("throughput over {other}'s, median over the rounds, at the worst point{at}"),
+        format!("throughput over {other}'s at the worst point{at}"),
         Side::AtLeast(least),
         worst.map(|(ratio, _)| *ratio),
         numbers.chain(allowed),
