@@ -2,46 +2,10 @@
 
 use std::rc::Rc;
 
-use lockyard_check::{Check, CheckWord, Explorer, name, spawn};
-use lockyard_core::{Condvar, Deadline, Event, FOREVER, Look, Ordering::Relaxed, Platform, Word};
+use lockyard_check::{Check, CheckWord, Explorer, spawn};
+use lockyard_core::{Deadline, Event, FOREVER, Look, Ordering::Relaxed, Platform, Word};
 
-use crate::{DEADLINE, LATE, explore, explore_to, guarded::Guarded};
-
-pub struct Flag {
-    pub guarded: Rc<Guarded>,
-    pub condvar: Condvar<Check>,
-}
-
-impl Flag {
-    pub fn new() -> Rc<Self> {
-        let flag = Rc::new(Self {
-            guarded: Guarded::new(),
-            condvar: Condvar::new(),
-        });
-        name(&flag.condvar, "condvar");
-        flag
-    }
-
-    pub fn wait(&self, deadline: Option<Deadline>) {
-        self.guarded.mutex.lock();
-        self.wait_locked(deadline);
-    }
-
-    fn wait_locked(&self, deadline: Option<Deadline>) {
-        let mut notified = true;
-        while notified && self.guarded.payload.get() == 0 {
-            // SAFETY: locked above, and again by each wait.
-            notified = unsafe { self.condvar.wait_until(&self.guarded.mutex, deadline) };
-        }
-        self.guarded.unlock();
-    }
-
-    fn raise(&self) {
-        self.guarded.mutex.lock();
-        self.guarded.payload.set(1);
-        self.guarded.unlock();
-    }
-}
+use crate::{DEADLINE, LATE, explore, explore_to, guarded::Flag};
 
 fn waiting(waiters: u32, deadline: Option<Deadline>, notify: impl Fn(&Flag) + 'static) {
     let flag = Flag::new();

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use lockyard_check::{Explorer, limit_whims, spawn};
 use lockyard_core::Event;
 
-use crate::{DEADLINE, condvar::Flag, explore};
+use crate::{DEADLINE, explore, guarded::Flag};
 
 fn wait_and_notify(whims: &[u32]) {
     let flag = Flag::new();

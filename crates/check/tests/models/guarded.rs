@@ -1,9 +1,9 @@
-//! A payload behind a mutex.
+//! A payload behind a mutex, and one that a condition variable announces.
 
 use std::rc::Rc;
 
 use lockyard_check::{Check, Tracked, name};
-use lockyard_core::RawMutex;
+use lockyard_core::{Condvar, Deadline, RawMutex};
 
 /// A payload behind a mutex.
 pub struct Guarded {
@@ -35,5 +35,42 @@ impl Guarded {
         self.mutex.lock();
         self.work();
         self.unlock();
+    }
+}
+
+/// A payload that says whether to wait, behind a mutex with a condition variable.
+pub struct Flag {
+    pub guarded: Rc<Guarded>,
+    pub condvar: Condvar<Check>,
+}
+
+impl Flag {
+    pub fn new() -> Rc<Self> {
+        let flag = Rc::new(Self {
+            guarded: Guarded::new(),
+            condvar: Condvar::new(),
+        });
+        name(&flag.condvar, "condvar");
+        flag
+    }
+
+    pub fn wait(&self, deadline: Option<Deadline>) {
+        self.guarded.mutex.lock();
+        self.wait_locked(deadline);
+    }
+
+    pub fn wait_locked(&self, deadline: Option<Deadline>) {
+        let mut notified = true;
+        while notified && self.guarded.payload.get() == 0 {
+            // SAFETY: locked above, and again by each wait.
+            notified = unsafe { self.condvar.wait_until(&self.guarded.mutex, deadline) };
+        }
+        self.guarded.unlock();
+    }
+
+    pub fn raise(&self) {
+        self.guarded.mutex.lock();
+        self.guarded.payload.set(1);
+        self.guarded.unlock();
     }
 }
