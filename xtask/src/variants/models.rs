@@ -206,7 +206,7 @@ pub fn compile(tree: &Tree, args: &str, name: &str) -> anyhow::Result<PathBuf> {
         .arg(tree.target())
         // A variant differs little from the one before it, and runs for seconds: to
         // optimise it fully takes longer than that gains.
-        .env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true")
+        .env("CARGO_INCREMENTAL", "1")
         .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
         .current_dir(tree.root())
