@@ -42,6 +42,10 @@ pub trait Word: Send + Sync + 'static {
     fn fetch_and(&self, mask: u32, order: Ordering) -> u32;
 }
 
+/// The word of tests that need no world.
+#[cfg(test)]
+pub(crate) type NativeWord = core::sync::atomic::AtomicU32;
+
 impl Word for core::sync::atomic::AtomicU32 {
     const ZERO: Self = Self::new(0);
     #[inline(always)]

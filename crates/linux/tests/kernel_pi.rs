@@ -5,6 +5,7 @@ mod alone;
 
 use std::{
     panic::catch_unwind,
+    path::Path,
     sync::{
         Barrier,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -125,6 +126,11 @@ fn a_cycle_is_a_deadlock() {
 #[test]
 fn an_owner_that_has_ended_is_reported() {
     let ended = thread::spawn(me).join().unwrap();
+    // In an emulator a thread is joined before the kernel's thread has ended.
+    let task = format!("/proc/self/task/{ended}");
+    while Path::new(&task).exists() {
+        thread::yield_now();
+    }
     for scope in SCOPES {
         let word = AtomicU32::new(ended);
         assert_eq!(lock_pi(&word, scope, None), LockPi::NoOwner);

@@ -331,146 +331,37 @@ pub unsafe extern "C" fn pthread_rwlock_init(
     0
 }
 
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_destroy(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        match (*rwlock).is_ours() {
-            true => (*rwlock).destroy(),
-            false => next::pthread_rwlock_destroy(rwlock),
-        }
-    }
+macro_rules! functions {
+    ($($name:ident($($argument:ident: $type:ty),*) = |$lock:ident| $done:expr;)*) => {
+        $(
+            /// # Safety
+            /// See above.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(rwlock: *mut Rwlock, $($argument: $type),*) -> c_int {
+                // SAFETY: the caller's, for the lock and for what else it passes.
+                unsafe {
+                    let $lock = &*rwlock;
+                    match $lock.is_ours() {
+                        true => $done,
+                        false => next::$name(rwlock, $($argument),*),
+                    }
+                }
+            }
+        )*
+    };
 }
 
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        match (*rwlock).is_ours() {
-            true => (*rwlock).read(),
-            false => next::pthread_rwlock_rdlock(rwlock),
-        }
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_tryrdlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        match (*rwlock).is_ours() {
-            true => (*rwlock).read_if_free(),
-            false => next::pthread_rwlock_tryrdlock(rwlock),
-        }
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_timedrdlock(
-    rwlock: *mut Rwlock,
-    at: *const timespec,
-) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        match (*rwlock).is_ours() {
-            true => (*rwlock).read_until(Until::realtime(at)),
-            false => next::pthread_rwlock_timedrdlock(rwlock, at),
-        }
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_clockrdlock(
-    rwlock: *mut Rwlock,
-    clock: clockid_t,
-    at: *const timespec,
-) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        match (*rwlock).is_ours() {
-            true => (*rwlock).read_until(Until { clock, at }),
-            false => next::pthread_rwlock_clockrdlock(rwlock, clock, at),
-        }
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        match (*rwlock).is_ours() {
-            true => (*rwlock).write(),
-            false => next::pthread_rwlock_wrlock(rwlock),
-        }
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_trywrlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        match (*rwlock).is_ours() {
-            true => (*rwlock).write_if_free(),
-            false => next::pthread_rwlock_trywrlock(rwlock),
-        }
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_timedwrlock(
-    rwlock: *mut Rwlock,
-    at: *const timespec,
-) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        match (*rwlock).is_ours() {
-            true => (*rwlock).write_until(Until::realtime(at)),
-            false => next::pthread_rwlock_timedwrlock(rwlock, at),
-        }
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_clockwrlock(
-    rwlock: *mut Rwlock,
-    clock: clockid_t,
-    at: *const timespec,
-) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        match (*rwlock).is_ours() {
-            true => (*rwlock).write_until(Until { clock, at }),
-            false => next::pthread_rwlock_clockwrlock(rwlock, clock, at),
-        }
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        match (*rwlock).is_ours() {
-            true => (*rwlock).unlock(),
-            false => next::pthread_rwlock_unlock(rwlock),
-        }
-    }
+functions! {
+    pthread_rwlock_destroy() = |lock| lock.destroy();
+    pthread_rwlock_rdlock() = |lock| lock.read();
+    pthread_rwlock_tryrdlock() = |lock| lock.read_if_free();
+    pthread_rwlock_timedrdlock(at: *const timespec) = |lock| lock.read_until(Until::realtime(at));
+    pthread_rwlock_clockrdlock(clock: clockid_t, at: *const timespec) =
+        |lock| lock.read_until(Until { clock, at });
+    pthread_rwlock_wrlock() = |lock| lock.write();
+    pthread_rwlock_trywrlock() = |lock| lock.write_if_free();
+    pthread_rwlock_timedwrlock(at: *const timespec) = |lock| lock.write_until(Until::realtime(at));
+    pthread_rwlock_clockwrlock(clock: clockid_t, at: *const timespec) =
+        |lock| lock.write_until(Until { clock, at });
+    pthread_rwlock_unlock() = |lock| lock.unlock();
 }

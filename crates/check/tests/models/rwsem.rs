@@ -1,283 +1,37 @@
 //! Models of the reader-writer semaphore.
 
-use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
+mod shared;
+mod states;
 
-use lockyard_check::{
-    Check, CheckWord, Explorer, Tracked, Wakes, afterwards, free, history, limit_whims, name, spawn,
-};
+use std::rc::Rc;
+
+use lockyard_check::{Explorer, Wakes, afterwards, free, history, limit_whims, spawn};
 use lockyard_core::{
-    Event, FOREVER, Look,
+    Event,
     Ordering::Relaxed,
-    Platform, RawRwLock, TaskId, Word,
+    Word,
     rwsem::{Lockless, Trylock, WakeCheck},
 };
 
 use crate::{DEADLINE, LATE, explore, explore_to};
-
-/// A payload behind a reader-writer semaphore.
-pub struct Shared<C: WakeCheck = Lockless> {
-    pub lock: RawRwLock<Check, C>,
-    payload: Tracked<u32>,
-    /// For what tasks tell each other: who has been in.
-    been: CheckWord,
-}
+use shared::{
+    Shared, Step, Work, behind, started, take_to_read, take_to_write, take_upgradably, tasks,
+};
 
 /// How many executions of a model to explore that has too many.
 const MOST: u64 = 16_000;
 /// How many to sample of one that has far too many.
 const MANY: u64 = 3_000;
 
-/// What a task does.
-type Work<C = Lockless> = fn(&Shared<C>);
-
-/// What a task does that holds the lock.
-#[derive(Clone, Copy)]
-enum Step {
-    UnlockWrite,
-    UnlockWriteFairly,
-    UnlockRead,
-    UnlockReadFairly,
-    UnlockUpgradable,
-    UnlockUpgradableFairly,
-    Downgrade,
-    DowngradeToUpgradable,
-    DowngradeUpgradable,
-    Upgrade,
-    TryToUpgrade,
-}
-
-impl<C: WakeCheck> Shared<C> {
-    fn new() -> Rc<Self> {
-        let shared = Rc::new(Self {
-            lock: RawRwLock::new(),
-            payload: Tracked::new(0),
-            been: CheckWord::ZERO,
-        });
-        name(&shared.lock, "rwsem");
-        name(&shared.been, "been");
-        shared
-    }
-
-    /// What the writer does: a write that would race if it had company.
-    fn work(&self) {
-        self.payload.set(self.payload.get() + 1);
-    }
-
-    /// What a task does to the lock that holds it as that step demands. Returns
-    /// whether it did.
-    fn step(&self, step: Step) -> bool {
-        // SAFETY: a model takes no step but from what it has locked.
-        unsafe {
-            match step {
-                Step::UnlockWrite => self.lock.unlock_write(),
-                Step::UnlockWriteFairly => self.lock.unlock_write_fair(),
-                Step::UnlockRead => self.lock.unlock_read(),
-                Step::UnlockReadFairly => self.lock.unlock_read_fair(),
-                Step::UnlockUpgradable => self.lock.unlock_upgradable(),
-                Step::UnlockUpgradableFairly => self.lock.unlock_upgradable_fair(),
-                Step::Downgrade => self.lock.downgrade(),
-                Step::DowngradeToUpgradable => self.lock.downgrade_to_upgradable(),
-                Step::DowngradeUpgradable => self.lock.downgrade_upgradable(),
-                Step::Upgrade => self.lock.upgrade(),
-                Step::TryToUpgrade => return self.lock.upgrade_until(DEADLINE),
-            }
-        }
-        true
-    }
-
-    fn unlock_write(&self) {
-        self.step(Step::UnlockWrite);
-    }
-
-    fn unlock_write_fairly(&self) {
-        self.step(Step::UnlockWriteFairly);
-    }
-
-    fn unlock_read(&self) {
-        self.step(Step::UnlockRead);
-    }
-
-    fn unlock_upgradable(&self) {
-        self.step(Step::UnlockUpgradable);
-    }
-
-    pub fn write(&self) {
-        self.lock.write();
-        self.work();
-        self.unlock_write();
-    }
-
-    pub fn read(&self) {
-        self.lock.read();
-        self.payload.get();
-        self.unlock_read();
-    }
-
-    pub fn write_fairly(&self) {
-        self.lock.write();
-        self.work();
-        self.unlock_write_fairly();
-    }
-
-    fn read_fairly(&self) {
-        self.lock.read();
-        self.payload.get();
-        self.step(Step::UnlockReadFairly);
-    }
-
-    pub fn try_to_write(&self) {
-        if self.lock.write_until(DEADLINE) {
-            self.work();
-            self.unlock_write();
-        }
-    }
-
-    pub fn try_to_read(&self) {
-        if self.lock.read_until(DEADLINE) {
-            self.payload.get();
-            self.unlock_read();
-        }
-    }
-
-    /// Reads, and lets nobody write until another has been in.
-    fn read_recursively_until_another_has(&self) {
-        self.lock.read_recursive();
-        self.payload.get();
-        self.wait_for(1);
-        self.unlock_read();
-    }
-
-    fn read_recursively_and_say_so(&self) {
-        self.lock.read_recursive();
-        self.payload.get();
-        self.been.fetch_add(1, Relaxed);
-        self.unlock_read();
-    }
-
-    fn read_recursively_twice(&self) {
-        self.lock.read_recursive();
-        self.lock.read_recursive();
-        self.payload.get();
-        self.unlock_read();
-        self.unlock_read();
-    }
-
-    fn read_upgradably(&self) {
-        self.lock.upgradable();
-        self.payload.get();
-        self.unlock_upgradable();
-    }
-
-    /// Nobody writes between the reading and the writing.
-    pub fn upgrade(&self) {
-        self.lock.upgradable();
-        let before = self.payload.get();
-        self.step(Step::Upgrade);
-        assert_eq!(self.payload.get(), before);
-        self.work();
-        self.unlock_write();
-    }
-
-    fn try_to_upgrade(&self) {
-        self.lock.upgradable();
-        let before = self.payload.get();
-        if self.step(Step::TryToUpgrade) {
-            assert_eq!(self.payload.get(), before);
-            self.work();
-            self.unlock_write();
-        } else {
-            self.unlock_upgradable();
-        }
-    }
-
-    /// Nobody writes between the writing and the reading.
-    pub fn downgrade(&self) {
-        self.lock.write();
-        self.work();
-        let before = self.payload.get();
-        self.step(Step::Downgrade);
-        assert_eq!(self.payload.get(), before);
-        self.unlock_read();
-    }
-
-    /// All ways down.
-    pub fn downgrade_by_steps(&self) {
-        self.lock.write();
-        self.work();
-        let before = self.payload.get();
-        self.step(Step::DowngradeToUpgradable);
-        self.step(Step::DowngradeUpgradable);
-        assert_eq!(self.payload.get(), before);
-        self.unlock_read();
-    }
-
-    /// Waits until so many have been in.
-    fn wait_for(&self, been: u32) {
-        let done = |now| now >= been;
-        Check::spin_until(&self.been, Relaxed, Look::Poll, FOREVER, done, || false);
-    }
-}
-
-/// One task for each element, which says how many whims it may meet, and what
-/// it does. In the end nobody has the lock.
-fn tasks<C: WakeCheck>(works: &[(u32, Work<C>)]) {
-    let shared = started(works);
-    afterwards(move || assert!(!shared.lock.is_locked()));
-}
-
-fn started<C: WakeCheck>(works: &[(u32, Work<C>)]) -> Rc<Shared<C>> {
-    let shared = Shared::new();
-    for &(most, work) in works {
-        let shared = Rc::clone(&shared);
-        spawn(move || {
-            limit_whims(most);
-            work(&shared);
-        });
-    }
-    shared
-}
-
-/// The first task takes the lock, lets the others want it, and takes the steps:
-/// each other does what it is given, with so many whims.
-fn behind<C: WakeCheck>(take: Work<C>, steps: &'static [Step], others: &[(u32, Work<C>)]) {
-    let shared = Shared::new();
-    let owner = Rc::clone(&shared);
-    let count = others.len() as u32;
-    spawn(move || {
-        limit_whims(0);
-        take(&owner);
-        for other in 2..2 + count {
-            Check::unpark(TaskId::new(other).expect("a task"));
-        }
-        for &step in steps {
-            owner.step(step);
-        }
-    });
-    for &(most, work) in others {
-        let shared = Rc::clone(&shared);
-        spawn(move || {
-            limit_whims(most);
-            Check::park(None);
-            work(&shared);
-        });
-    }
-    afterwards(move || assert!(!shared.lock.is_locked()));
-}
-
-fn take_to_write<C: WakeCheck>(shared: &Shared<C>) {
-    shared.lock.write();
-    shared.work();
-}
-
-fn take_to_read<C: WakeCheck>(shared: &Shared<C>) {
-    shared.lock.read();
-    shared.payload.get();
-}
-
-fn take_upgradably<C: WakeCheck>(shared: &Shared<C>) {
-    shared.lock.upgradable();
-    shared.payload.get();
-}
+// The count word and its bits: see rwsem.rs in the core.
+const COUNT: usize = 0;
+const WRITER: u32 = 1;
+const WAITERS: u32 = 2;
+const HANDOFF: u32 = 4;
+const SPINNER: u32 = 8;
+const MARKS: u32 = WAITERS | HANDOFF | SPINNER;
+const UPGRADABLE: u32 = 16;
+const READER: u32 = 32;
 
 #[test]
 fn two_writers() {
@@ -778,7 +532,7 @@ fn three_tasks_of_all_kinds() {
 }
 
 #[test]
-#[ignore = "takes long"]
+#[ignore = "5,400,000 random executions; the test above has 10,800"]
 fn three_tasks_of_all_kinds_for_long() {
     three_tasks_of_all_kinds_with(40, 5_000);
 }
@@ -813,74 +567,4 @@ fn fair_readers() {
             tasks::<Lockless>(&[(0, Shared::read_fairly), (2, Shared::write_fairly)]);
         },
     );
-}
-
-// The count word and its bits: see rwsem.rs in the core.
-const COUNT: usize = 0;
-const WRITER: u32 = 1;
-const WAITERS: u32 = 2;
-const HANDOFF: u32 = 4;
-const SPINNER: u32 = 8;
-const MARKS: u32 = WAITERS | HANDOFF | SPINNER;
-const UPGRADABLE: u32 = 16;
-const READER: u32 = 32;
-
-/// Who holds the lock, with two for any more than one, and the marks.
-fn state(count: u32) -> (u32, u32, u32, u32) {
-    let readers = (count / READER).min(2);
-    (count & WRITER, count & UPGRADABLE, readers, count & MARKS)
-}
-
-/// The states that the table has.
-fn legal() -> BTreeSet<(u32, u32, u32, u32)> {
-    let held = [
-        (WRITER, 0, 0),
-        (0, 0, 1),
-        (0, 0, 2),
-        (0, UPGRADABLE, 1),
-        (0, UPGRADABLE, 2),
-    ];
-    let waiting = [0, HANDOFF, SPINNER, HANDOFF | SPINNER].map(|marks| WAITERS | marks);
-    let free = [0, WAITERS | SPINNER].map(|marks| (0, 0, 0, marks));
-    let held = held.into_iter().flat_map(|(writer, upgradable, readers)| {
-        let marks = [0].into_iter().chain(waiting);
-        marks.map(move |marks| (writer, upgradable, readers, marks))
-    });
-    held.chain(free).collect()
-}
-
-/// Two readers in one task.
-fn read_twice(shared: &Shared) {
-    shared.lock.read();
-    let again = shared.lock.try_read();
-    shared.payload.get();
-    if again {
-        shared.unlock_read();
-    }
-    shared.unlock_read();
-}
-
-#[test]
-fn every_legal_count_and_no_other() {
-    let seen = Rc::new(RefCell::new(BTreeSet::new()));
-    let look = |explorer: &Explorer, start: fn(usize) -> Rc<Shared>, which: usize| {
-        let seen = Rc::clone(&seen);
-        explore("rwsem, its count", explorer, &[], move || {
-            let (seen, shared) = (Rc::clone(&seen), start(which));
-            afterwards(move || {
-                let counts = history(&shared.lock, COUNT);
-                seen.borrow_mut().extend(counts.into_iter().map(state));
-            });
-        });
-    };
-    let base = Explorer::new().whims(8).wakes(Wakes::Permissive(1));
-    for rotate in 0..9 {
-        look(&base.pct(0, 3, 1_500), of_all_kinds, rotate);
-        look(&base.polling().random(0, 300), of_all_kinds, rotate);
-    }
-    let two_readers = |_| started(&[(0, read_twice), (8, Shared::write)]);
-    for changes in 2..=4 {
-        look(&base.pct(0, changes, 3_000), two_readers, 0);
-    }
-    assert_eq!(*seen.borrow(), legal());
 }

@@ -1,10 +1,9 @@
 extern crate std;
 
-use core::sync::atomic::AtomicU32;
 use std::vec::Vec;
 
 use super::*;
-use crate::platform::Deadline;
+use crate::platform::{Deadline, NativeWord};
 
 const TASKS: u32 = 40;
 
@@ -36,8 +35,8 @@ fn task(number: u32) -> TaskId {
 /// and holds the top against a list that is sorted by arrival.
 fn compare(seed: u64, steps: u32) {
     let mut random = Random(seed);
-    let root = AtomicU32::new(0);
-    let places: Vec<Place<AtomicU32>> = (0..=TASKS).map(|_| Place::new()).collect();
+    let root = NativeWord::ZERO;
+    let places: Vec<Place<NativeWord>> = (0..=TASKS).map(|_| Place::new()).collect();
     let heap = Heap {
         root: &root,
         place: |task: TaskId| &places[task.number() as usize],
