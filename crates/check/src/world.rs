@@ -112,8 +112,8 @@ impl Platform for Check {
         matches!(ask(Request::Keeps), Answer::Bool(true))
     }
 
-    fn kept(lock: usize) -> Option<TaskId> {
-        Self::keeps(lock).then(Self::me)
+    fn retook() {
+        ask(Request::Holds(true));
     }
 
     fn spin_begin() {}
@@ -259,11 +259,11 @@ impl KernelPi for Check {
         false
     }
 
-    fn holds(_lock: usize, _kept: bool) {
+    fn holds() {
         ask(Request::Holds(true));
     }
 
-    fn lets_go(_lock: usize, _kept: bool) {
+    fn lets_go() {
         ask(Request::Holds(false));
     }
 

@@ -13,8 +13,6 @@
 
 use core::cell::Cell;
 
-use crate::platform::TaskId;
-
 /// Locks that a task can have reserved at a time: it remembers them by their
 /// address, and one of the same slot makes it forget another.
 const SLOTS: usize = 16;
@@ -38,21 +36,21 @@ const EARNS_AT_MOST: u32 = 1 << 16;
 /// nanoseconds each.
 const PAYS: u32 = 1 << 10;
 
-/// A mark of an address in `kept`: the task has the lock. No lock's address has it.
-const HELD: usize = 1;
-
 /// What a task remembers of the locks it takes.
 #[derive(Debug)]
 pub struct Keeper {
-    /// Locks that the task has taken.
+    /// Locks that the task has taken, but for those in `retook`.
     took: Cell<u32>,
-    /// The task that the locks in `kept` are reserved for.
-    task: Cell<Option<TaskId>>,
+    /// Of the locks by which others lend the task their priority: those that it took as
+    /// reserved, all others that it took, and those that it has released. Three numbers,
+    /// for a single one would change twice an acquisition, each time after the last.
+    retook: Cell<u32>,
+    took_lending: Cell<u32>,
+    let_go: Cell<u32>,
+    /// Whether locks may be reserved for the task.
+    keeps: Cell<bool>,
     /// The addresses of the locks that are reserved.
     kept: [Cell<usize>; SLOTS],
-    /// How many the task has, of those that it tells of by [`Keeper::holds`], but for the
-    /// ones that `kept` marks.
-    others: Cell<u32>,
     streaks: [Streak; SLOTS],
 }
 
@@ -61,7 +59,7 @@ struct Streak {
     /// 0 when there is none, or when it has earned the reservation.
     lock: Cell<usize>,
     /// What `took` will be when it is [`TIMED`] long, or long enough to earn a
-    /// reservation; if it has, what `took` was then.
+    /// reservation; if it has, how many locks the task had taken then.
     mark: Cell<u32>,
     /// When it was [`TIMED`] long, if it was.
     timed: Cell<Option<u64>>,
@@ -81,9 +79,11 @@ impl Keeper {
     pub const fn new() -> Self {
         Self {
             took: Cell::new(0),
-            task: Cell::new(None),
+            retook: Cell::new(0),
+            took_lending: Cell::new(0),
+            let_go: Cell::new(0),
+            keeps: Cell::new(false),
             kept: [const { Cell::new(0) }; SLOTS],
-            others: Cell::new(0),
             streaks: [const {
                 Streak {
                     lock: Cell::new(0),
@@ -95,10 +95,10 @@ impl Keeper {
         }
     }
 
-    /// From now on locks may be reserved for this task; with `None`, for no one.
-    /// Those that were are forgotten.
-    pub fn begin(&self, task: Option<TaskId>) {
-        self.task.set(task);
+    /// From now on locks may be reserved for the task, if it `keeps` any. Those that
+    /// were are forgotten.
+    pub fn begin(&self, keeps: bool) {
+        self.keeps.set(keeps);
         for slot in 0..SLOTS {
             self.forget(slot);
         }
@@ -107,7 +107,7 @@ impl Keeper {
     /// Locks that the task has taken, wrapping.
     #[inline(always)]
     pub fn took(&self) -> u32 {
-        self.took.get()
+        self.took.get().wrapping_add(self.retook.get())
     }
 
     /// [`Platform::keeps`](crate::Platform::keeps).
@@ -116,20 +116,40 @@ impl Keeper {
         self.kept[slot(lock)].get() == lock
     }
 
-    /// [`Platform::kept`](crate::Platform::kept).
+    /// [`Platform::retook`](crate::Platform::retook), of a lock by which nobody lends a
+    /// priority.
     #[inline(always)]
-    pub fn kept(&self, lock: usize) -> Option<TaskId> {
-        self.takes_kept(lock).then(|| self.task.get()).flatten()
+    pub fn retakes(&self) {
+        add_one(&self.took);
     }
 
-    /// [`Platform::kept`](crate::Platform::kept), for a world that knows the task itself.
+    /// The same, of one by which others do.
     #[inline(always)]
-    pub fn takes_kept(&self, lock: usize) -> bool {
-        let kept = self.keeps(lock);
-        if kept {
-            self.took.set(self.took.get().wrapping_add(1));
-        }
-        kept
+    pub fn retakes_lending(&self) {
+        add_one(&self.retook);
+    }
+
+    /// [`KernelPi::holds`](crate::KernelPi::holds).
+    #[inline(always)]
+    pub fn holds(&self) {
+        add_one(&self.took_lending);
+    }
+
+    /// [`KernelPi::lets_go`](crate::KernelPi::lets_go).
+    #[inline(always)]
+    pub fn lets_go(&self) {
+        add_one(&self.let_go);
+    }
+
+    /// Whether the task has a lock by which others lend it their priority.
+    pub fn holds_any(&self) -> bool {
+        self.retook.get().wrapping_add(self.took_lending.get()) != self.let_go.get()
+    }
+
+    /// It has none of those that it took.
+    pub fn holds_none(&self) {
+        self.let_go
+            .set(self.retook.get().wrapping_add(self.took_lending.get()));
     }
 
     /// [`Platform::took`](crate::Platform::took), at a time in nanoseconds.
@@ -176,10 +196,10 @@ impl Keeper {
             .timed
             .replace(Some(now))
             .map(|then| now.saturating_sub(then));
-        if took.is_some_and(|took| took <= u64::from(length) * SOON) && self.task.get().is_some() {
-            self.reserve(slot(lock), lock);
+        if took.is_some_and(|took| took <= u64::from(length) * SOON) && self.keeps.get() {
+            self.kept[slot(lock)].set(lock);
             streak.lock.set(0);
-            streak.mark.set(self.took.get());
+            streak.mark.set(self.took());
         } else {
             streak.mark.set(self.took.get().wrapping_add(length));
         }
@@ -199,59 +219,16 @@ impl Keeper {
     /// [`Platform::gives_up`](crate::Platform::gives_up).
     #[inline]
     pub fn gives_up(&self, lock: usize) {
-        if self.keeps(lock) || self.keeps_held(lock) {
+        if self.keeps(lock) {
             self.forget(slot(lock));
         }
-    }
-
-    /// Whether the lock is reserved, and known to be held.
-    #[inline(always)]
-    pub fn keeps_held(&self, lock: usize) -> bool {
-        self.kept[slot(lock)].get() == lock | HELD
-    }
-
-    /// The task took the lock; `kept`, if that is what [`Keeper::kept`] advised it to.
-    ///
-    /// A count of the locks would be a chain: each change of it waits for the one before,
-    /// which takes as long as the rest of an acquisition. Marks have no such order.
-    #[inline(always)]
-    pub fn holds(&self, lock: usize, kept: bool) {
-        if kept || self.keeps(lock) {
-            self.kept[slot(lock)].set(lock | HELD);
-        } else {
-            self.others.set(self.others.get() + 1);
-        }
-    }
-
-    /// The task released the lock; `kept`, if [`Keeper::keeps_held`] was true then.
-    #[inline(always)]
-    pub fn lets_go(&self, lock: usize, kept: bool) {
-        if kept || self.keeps_held(lock) {
-            self.kept[slot(lock)].set(lock);
-        } else {
-            self.others.set(self.others.get() - 1);
-        }
-    }
-
-    /// Whether the task has any of the locks that it tells of.
-    pub fn holds_any(&self) -> bool {
-        let mut kept = self.kept.iter().map(Cell::get);
-        self.others.get() > 0 || kept.any(|lock| lock & HELD != 0)
-    }
-
-    /// The task has none of the locks that it told of.
-    pub fn holds_none(&self) {
-        for lock in &self.kept {
-            lock.set(lock.get() & !HELD);
-        }
-        self.others.set(0);
     }
 
     /// Another task has taken the lock that was reserved.
     #[cold]
     fn revoked(&self, slot: usize) {
         let Streak { mark, more, .. } = &self.streaks[slot];
-        let paid = self.took.get().wrapping_sub(mark.get()) >= PAYS;
+        let paid = self.took().wrapping_sub(mark.get()) >= PAYS;
         more.set(match paid {
             true => 0,
             false => (8 * more.get() + 7 * EARNS).min(EARNS_AT_MOST),
@@ -260,15 +237,14 @@ impl Keeper {
     }
 
     fn forget(&self, slot: usize) {
-        self.reserve(slot, 0);
+        self.kept[slot].set(0);
         self.streaks[slot].lock.set(0);
     }
+}
 
-    /// What was reserved in the slot is not any more, whether it is held or not.
-    fn reserve(&self, slot: usize, lock: usize) {
-        let held = self.kept[slot].replace(lock) & HELD != 0;
-        self.others.set(self.others.get() + u32::from(held));
-    }
+#[inline(always)]
+fn add_one(count: &Cell<u32>) {
+    count.set(count.get().wrapping_add(1));
 }
 
 #[inline(always)]
@@ -284,13 +260,15 @@ mod tests {
 
     fn keeper() -> Keeper {
         let keeper = Keeper::new();
-        keeper.begin(TaskId::new(7));
+        keeper.begin(true);
         keeper
     }
 
     fn take(keeper: &Keeper, lock: usize, times: u32) {
         for _ in 0..times {
-            if keeper.kept(lock).is_none() {
+            if keeper.keeps(lock) {
+                keeper.retakes();
+            } else {
                 keeper.takes(Some(lock), || 0);
             }
         }
@@ -302,7 +280,7 @@ mod tests {
         take(&keeper, LOCK, EARNS);
         assert!(!keeper.keeps(LOCK));
         take(&keeper, LOCK, 1);
-        assert_eq!(keeper.kept(LOCK), TaskId::new(7));
+        assert!(keeper.keeps(LOCK));
         assert!(!keeper.keeps(LOCK + 16));
     }
 
@@ -359,50 +337,6 @@ mod tests {
         assert!(!keeper.keeps(LOCK));
         take(&keeper, LOCK, EARNS + 1);
         assert!(keeper.keeps(LOCK));
-    }
-
-    /// However its reservation comes and goes meanwhile.
-    #[test]
-    fn a_task_knows_whether_it_has_a_lock() {
-        let hold = |keeper: &Keeper, lock| {
-            let kept = keeper.kept(lock).is_some();
-            if !kept {
-                keeper.takes(Some(lock), || 0);
-            }
-            keeper.holds(lock, kept);
-            assert!(keeper.holds_any());
-        };
-        let let_go = |keeper: &Keeper, lock| {
-            assert!(keeper.holds_any());
-            keeper.lets_go(lock, keeper.keeps_held(lock));
-        };
-        const SAME_SLOT: usize = LOCK + GRAIN * SLOTS;
-        let keeper = keeper();
-        for _ in 0..=2 * EARNS {
-            hold(&keeper, LOCK); // it earns its reservation while it is held
-            let_go(&keeper, LOCK);
-            assert!(!keeper.holds_any());
-        }
-        assert!(keeper.keeps(LOCK));
-        hold(&keeper, LOCK);
-        assert!(keeper.keeps_held(LOCK));
-        for _ in 0..=2 * EARNS {
-            hold(&keeper, SAME_SLOT); // and takes the other's place
-            let_go(&keeper, SAME_SLOT);
-        }
-        assert!(!keeper.keeps_held(LOCK) && keeper.keeps(SAME_SLOT));
-        let_go(&keeper, LOCK);
-        assert!(!keeper.holds_any());
-        hold(&keeper, SAME_SLOT);
-        keeper.gives_up(SAME_SLOT);
-        let_go(&keeper, SAME_SLOT);
-        hold(&keeper, LOCK);
-        keeper.begin(None);
-        let_go(&keeper, LOCK);
-        assert!(!keeper.holds_any());
-        hold(&keeper, LOCK);
-        keeper.holds_none();
-        assert!(!keeper.holds_any());
     }
 
     #[test]

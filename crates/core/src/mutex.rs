@@ -152,8 +152,8 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// When the caller holds it already.
     #[inline]
     pub fn lock(&self) {
-        if !self.body.retake() && !self.body.take(P::me()) {
-            self.lock_contended(None);
+        if !self.body.retake() {
+            self.lock_unreserved(None);
         }
     }
 
@@ -161,7 +161,13 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// it was taken. A free mutex is taken even when the deadline has passed.
     #[inline]
     pub fn lock_until(&self, deadline: Deadline) -> bool {
-        self.body.retake() || self.body.take(P::me()) || self.lock_contended(Some(deadline))
+        self.body.retake() || self.lock_unreserved(Some(deadline))
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[inline(never)]
+    fn lock_unreserved(&self, deadline: Option<Deadline>) -> bool {
+        self.body.take(P::me()) || self.lock_contended(deadline)
     }
 
     /// Releases the mutex.
@@ -482,7 +488,8 @@ impl<P: Platform> Body<P> {
         let front = self.queue.front();
         let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
         let free = if kept == 0 { 0 } else { owner | kept };
-        P::is_me(owner)
+        P::number() == owner
+            && (kept != 0 || owner != 0)
             && Self::is_covered(front)
             // (M1), (M3) the store releases, for the Acquire of who takes it next.
             && P::try_store_if(&self.owner, free, &self.queue.front, front.0)
@@ -502,7 +509,7 @@ impl<P: Platform> Body<P> {
     fn is_covered(front: Front) -> bool {
         /// Of the combinations of marks, those that cover a first waiter.
         const COVERING: u32 = 1 << AWAKE | 1 << SPINNER | 1 << (AWAKE | SPINNER);
-        (front.0 == 0) | (COVERING >> front.marks() & 1 != 0)
+        front.0 == 0 || COVERING >> front.marks() & 1 != 0
     }
 
     /// Releases the mutex if the front is still `front`.

@@ -160,17 +160,14 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
 
     #[inline(always)]
     fn retake(&self) -> bool {
-        let taken = self.body().retake();
-        if taken {
-            P::holds(self.body().address(), true);
-        }
-        taken
+        self.body().retake()
     }
 
-    /// Whether it was taken, reserved for nobody.
+    /// Whether it was taken.
+    #[inline(always)]
     fn took(&self, taken: bool) -> bool {
         if taken {
-            P::holds(self.body().address(), false);
+            P::holds();
         }
         taken
     }
@@ -190,9 +187,8 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// When the caller does not hold it after all. The mutex is as before.
     #[inline]
     pub unsafe fn unlock(&self) {
-        let lock = self.body().address();
-        if P::keeps(lock) && self.body().release_kept() {
-            P::lets_go(lock, true);
+        if P::keeps(self.body().address()) && self.body().release_kept() {
+            P::lets_go(); // the lock may be gone
         } else {
             self.unlock_unkept();
         }
@@ -301,12 +297,11 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     #[inline(never)]
     fn unlock_unkept(&self) {
         let body = self.body();
-        let lock = body.address();
         P::about_to_write(&body.owner);
         if !body.release_as(0) {
             self.unlock_slow();
         }
-        P::lets_go(lock, false); // the lock may be gone
+        P::lets_go(); // the lock may be gone
     }
 
     #[cold]

@@ -186,10 +186,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// survive into this copy of the address space (fork).
     fn exists(task: TaskId) -> bool;
 
-    /// Whether `number` is the calling task's.
+    /// The calling task's number, for a fast path: or 0, which is no task's, if it has
+    /// never called [`Platform::me`].
     #[inline(always)]
-    fn is_me(number: u32) -> bool {
-        Self::me().number() == number
+    fn number() -> u32 {
+        Self::me().number()
     }
 
     /// The calling task took a lock; this one, if it is of those that can be kept.
@@ -206,19 +207,17 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn gives_up(_lock: usize) {}
 
-    /// Whether the lock, which the calling task releases, had best stay reserved
-    /// for it: it comes back for it again and again, and nobody else does. Any
-    /// answer is sound.
+    /// Whether the lock, which the calling task wants, may be reserved for it; or, which
+    /// it releases, had best stay so: it comes back for it again and again, and nobody
+    /// else does. Any answer is sound.
     #[inline(always)]
     fn keeps(_lock: usize) -> bool {
         false
     }
 
-    /// The calling task, if the lock may be reserved for it.
+    /// The calling task took a lock that was reserved for it.
     #[inline(always)]
-    fn kept(_lock: usize) -> Option<TaskId> {
-        None
-    }
+    fn retook() {}
 
     /// How a spinner had best look at a lock that tasks like the caller take
     /// again and again.
@@ -417,13 +416,11 @@ pub trait KernelPi: Platform {
     /// at once, for that one is hardly running. A hint.
     fn preempted(owner: TaskId) -> bool;
 
-    /// The calling task took the word of the lock at this address; `kept`, if the lock was
-    /// reserved for it.
-    fn holds(lock: usize, kept: bool);
+    /// The calling task took the word of such a lock, unless [`Platform::retook`] says so.
+    fn holds();
 
-    /// The calling task has released the word of the lock at this address; `kept`, if the
-    /// lock stays reserved for it.
-    fn lets_go(lock: usize, kept: bool);
+    /// The calling task has released the word of such a lock.
+    fn lets_go();
 
     /// Takes the word, and acquires. Waits for it, lending the owner the caller's
     /// priority: the most urgent is first. Does not spin.

@@ -81,8 +81,8 @@ impl<N: Numbers> Platform for Threads<N> {
         tasks::exists(N::dense(task))
     }
     #[inline(always)]
-    fn is_me(number: u32) -> bool {
-        N::is_me(number)
+    fn number() -> u32 {
+        N::number()
     }
     #[inline(always)]
     fn took(lock: Option<usize>) {
@@ -96,11 +96,15 @@ impl<N: Numbers> Platform for Threads<N> {
     }
     #[inline(always)]
     fn keeps(lock: usize) -> bool {
-        N::keeps(lock)
+        tasks::KEEPER.with(|keeper| keeper.keeps(lock))
     }
     #[inline(always)]
-    fn kept(lock: usize) -> Option<TaskId> {
-        N::kept(lock)
+    fn retook() {
+        if N::KERNEL {
+            tasks::KEEPER.with(|keeper| keeper.retakes_lending());
+        } else {
+            tasks::KEEPER.with(|keeper| keeper.retakes());
+        }
     }
     #[inline(always)]
     fn pace() -> Look {
@@ -230,15 +234,13 @@ impl KernelPi for LinuxPi {
         URGENCY.with(|mine| mine.is_urgent() && (spin::is_here(owner) || mine.expects_nothing()))
     }
     #[inline(always)]
-    fn holds(lock: usize, kept: bool) {
-        tasks::KEEPER.with(|keeper| keeper.holds(lock, kept));
-        if !kept {
-            URGENCY.with(Urgency::say_where);
-        }
+    fn holds() {
+        tasks::KEEPER.with(Keeper::holds);
+        URGENCY.with(Urgency::say_where);
     }
     #[inline(always)]
-    fn lets_go(lock: usize, kept: bool) {
-        tasks::KEEPER.with(|keeper| keeper.lets_go(lock, kept));
+    fn lets_go() {
+        tasks::KEEPER.with(Keeper::lets_go);
     }
     fn lock_pi(word: &AtomicU32, deadline: Option<Deadline>) -> LockPi {
         let ended = kernel_pi::lock_pi(word, Scope::Private, deadline);

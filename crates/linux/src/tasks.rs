@@ -76,14 +76,10 @@ pub trait Numbers: Send + Sync + 'static {
     const KERNEL: bool;
     /// The calling thread's number.
     fn me() -> TaskId;
-    /// Whether `number` is the calling thread's.
-    fn is_me(number: u32) -> bool;
+    /// The calling thread's number, or 0 if it has none yet.
+    fn number() -> u32;
     /// Whether the calling thread must know soon that an owner does not run.
     fn hurries() -> bool;
-    /// Whether the lock, which the thread has, stays reserved for it.
-    fn keeps(lock: usize) -> bool;
-    /// The calling thread's number, if the lock may be reserved for it.
-    fn kept(lock: usize) -> Option<TaskId>;
     /// The number of its record.
     fn dense(task: TaskId) -> TaskId;
     /// What the locks that go by such numbers keep in the record.
@@ -103,20 +99,12 @@ impl Numbers for Dense {
         me()
     }
     #[inline(always)]
-    fn is_me(number: u32) -> bool {
-        is_me(number)
+    fn number() -> u32 {
+        ME.get()
     }
     #[inline(always)]
     fn hurries() -> bool {
         false
-    }
-    #[inline(always)]
-    fn keeps(lock: usize) -> bool {
-        KEEPER.with(|keeper| keeper.keeps(lock))
-    }
-    #[inline(always)]
-    fn kept(lock: usize) -> Option<TaskId> {
-        KEEPER.with(|keeper| keeper.kept(lock))
     }
     #[inline(always)]
     fn dense(task: TaskId) -> TaskId {
@@ -147,21 +135,11 @@ impl Numbers for Tids {
         }
     }
     #[inline(always)]
-    fn is_me(number: u32) -> bool {
-        TID.get() == number
+    fn number() -> u32 {
+        TID.get()
     }
     fn hurries() -> bool {
         URGENCY.with(Urgency::is_urgent)
-    }
-    #[inline(always)]
-    fn keeps(lock: usize) -> bool {
-        KEEPER.with(|keeper| keeper.keeps_held(lock))
-    }
-    /// It has no number yet in a fork's child.
-    #[inline(always)]
-    fn kept(lock: usize) -> Option<TaskId> {
-        let kept = KEEPER.with(|keeper| keeper.takes_kept(lock));
-        kept.then(|| TaskId::new(TID.get())).flatten()
     }
     fn dense(task: TaskId) -> TaskId {
         let dense = entry(task).map_or(0, |entry| entry.load(Relaxed)); // set before it locked
@@ -201,12 +179,6 @@ pub fn me() -> TaskId {
         Some(me) => me,
         None => register(),
     }
-}
-
-/// Whether `number` is the calling thread's.
-#[inline(always)]
-pub fn is_me(number: u32) -> bool {
-    ME.get() == number
 }
 
 /// The record of a number that some thread has or had.
@@ -255,16 +227,16 @@ fn register() -> TaskId {
     record.parker.store(0, Relaxed); // nobody waits for this task yet
     record.tid.store(asked_tid(), Relaxed); // a hint to others
     ME.set(me.number());
-    begin_to_keep(me);
+    begin_to_keep();
     on_exit(me);
     me
 }
 
 /// From now on locks may be reserved for the calling thread, if it has restartable
 /// sequences.
-pub fn begin_to_keep(me: TaskId) {
+pub fn begin_to_keep() {
     let restarts = rseq::init_thread();
-    KEEPER.with(|keeper| keeper.begin(restarts.then_some(me)));
+    KEEPER.with(|keeper| keeper.begin(restarts));
 }
 
 /// The kernel's number of the calling thread.
@@ -368,7 +340,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
     if let Some(me) = TaskId::new(value.addr() as u32) {
         ME.set(0);
         TID.set(0);
-        KEEPER.with(|keeper| keeper.begin(None)); // what was reserved for `me` is the next one's
+        KEEPER.with(|keeper| keeper.begin(false)); // what was reserved for `me` is the next one's
         record(me).tid.store(0, Relaxed); // a hint
         release(me);
     }
@@ -378,7 +350,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
 /// never reused, for queues may still hold them.
 extern "C" fn after_fork_in_child() {
     if !rseq::init_thread() {
-        KEEPER.with(|keeper| keeper.begin(None));
+        KEEPER.with(|keeper| keeper.begin(false));
     }
     for record in records() {
         record.tid.store(0, Relaxed); // the child has one thread

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use fastrand::Rng;
 use fixedbitset::FixedBitSet;
 use lockyard_core::{
-    Event, TaskId,
+    Event,
     keeper::{GRAIN, Keeper},
 };
 
@@ -242,8 +242,8 @@ impl Engine {
             kept: HashMap::new(),
             unfinished: specs.len(),
         };
-        for (number, task) in (1..).zip(&engine.tasks) {
-            task.keeper.begin(TaskId::new(number));
+        for task in &engine.tasks {
+            task.keeper.begin(true);
         }
         engine.start();
         engine

@@ -270,13 +270,8 @@ impl Platform for Sim {
         .unwrap_or(false)
     }
 
-    fn kept(lock: usize) -> Option<TaskId> {
-        ask(|engine| {
-            engine
-                .keeper(lock)
-                .and_then(|(keeper, lock)| keeper.kept(lock))
-        })
-        .flatten()
+    fn retook() {
+        ask(|engine| engine.tasks[engine.active].keeper.retakes());
     }
 
     fn pace() -> Look {

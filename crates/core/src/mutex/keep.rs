@@ -43,10 +43,11 @@ impl<P: Platform> Body<P> {
     #[inline(always)]
     pub(crate) fn retake(&self) -> bool {
         // (K1); what the mutex protects the keeper has written itself
-        P::kept(self.address()).is_some_and(|me| {
-            let me = me.number();
-            P::try_store_if(&self.owner, me, &self.owner, me | KEPT)
-        })
+        let me = P::number();
+        P::keeps(self.address()) && P::try_store_if(&self.owner, me, &self.owner, me | KEPT) && {
+            P::retook();
+            true
+        }
     }
 
     /// Takes the mutex if it is free, even if it is reserved.
