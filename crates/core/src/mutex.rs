@@ -65,6 +65,10 @@
 //!    preempted owner comes back soon.
 //! 3. The wait queue: the first waiter spins whenever it wakes; the others sleep.
 //!
+//! Who lets others run keeps its promise standing meanwhile. Were it to end, the next
+//! unlock would wake a sleeper beside it, and with an owner that itself lets others run
+//! all would soon be awake, each in the way of the owner.
+//!
 //! # Fairness
 //!
 //! Running tasks overtake sleeping ones: that is where the throughput comes
@@ -98,7 +102,7 @@ pub const PATIENCE_MICROS: u32 = 4_000;
 /// queue of overdue waiters must not become a convoy.
 pub const TURN_MICROS: u32 = 250;
 
-/// How many times a spinner spins that finds the owner off its CPU.
+/// How many times who spins does so that finds the owner off its CPU.
 const SPINS: u32 = 4;
 
 /// How long the first waiter sleeps at a time while the mutex has `BOOST`, in
@@ -248,11 +252,18 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         deadline: Option<Deadline>,
     ) -> bool {
         for _ in 1..SPINS {
-            let Spun::OwnerOff(owner) = spun else { break };
+            let Spun::OwnerOff(owner, promise) = spun else {
+                break;
+            };
             P::yield_to(owner);
-            spun = self.spin(me, look, Promise::None, deadline);
+            spun = self.spin(me, look, promise, deadline);
         }
-        matches!(spun, Spun::Took) || self.body.queue_up(me, deadline)
+        let took = match spun {
+            Spun::Took => true,
+            Spun::Stop => false,
+            Spun::OwnerOff(_, promise) => self.body.take_or_retract(me, promise),
+        };
+        took || self.body.queue_up(me, deadline)
     }
 
     /// The owner locks again: that ends at the deadline, or is a deadlock.
@@ -390,6 +401,7 @@ impl<P: Platform> Body<P> {
     /// mutex was taken; if not, its promise has ended and it must park.
     fn wait_first(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
         let look = P::pace();
+        let mut spins = SPINS;
         P::spin_begin();
         loop {
             // (M3) Acquire pairs with hand_over's Release: it may be mine.
@@ -416,7 +428,13 @@ impl<P: Platform> Body<P> {
             let give_up = self.watch(owner, look, deadline, || {
                 !front.has(HANDOFF) && Self::is_overdue(me)
             });
-            if let Some(event) = give_up {
+            if give_up == Some(Event::SpinOwnerOff)
+                && spins > 1
+                && let Some(owner) = named(owner)
+            {
+                spins -= 1;
+                P::yield_to(owner);
+            } else if let Some(event) = give_up {
                 self.queue.front.fetch_and(!AWAKE, AcqRel); // (M2), (Q1)
                 P::quiesce(); // (M2)
                 let now = self.owner();

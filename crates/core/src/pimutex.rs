@@ -226,13 +226,11 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         if look == Look::Poll && !P::boosted() && body.glance(me, &mut promise) {
             return true;
         }
-        let spun = self.mutex.spin(me, look, promise, deadline);
-        if matches!(spun, Spun::Took) {
-            true
-        } else if P::boosts() {
-            self.boost(me, deadline)
-        } else {
-            self.mutex.lock_spun(me, look, spun, deadline)
+        match self.mutex.spin(me, look, promise, deadline) {
+            Spun::Took => true,
+            spun if !P::boosts() => self.mutex.lock_spun(me, look, spun, deadline),
+            Spun::OwnerOff(_, promise) if body.take_or_retract(me, promise) => true,
+            _ => self.boost(me, deadline),
         }
     }
 

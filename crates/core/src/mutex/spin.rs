@@ -29,8 +29,8 @@ const GONE_LOOKS: u32 = 2;
 pub(crate) enum Spun {
     /// The mutex was taken.
     Took,
-    /// The owner is off its CPU.
-    OwnerOff(TaskId),
+    /// The owner is off its CPU. If there is a promise, it stands.
+    OwnerOff(TaskId, Promise),
     /// It is time to queue up.
     Stop,
 }
@@ -43,12 +43,12 @@ pub(crate) enum Promise {
 }
 
 impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
-    /// Spins in line; a promise that a glance has made goes along.
+    /// Spins in line; a promise that the caller has made goes along.
     pub(crate) fn spin(
         &self,
         me: TaskId,
         look: Look,
-        mut promise: Promise,
+        promise: Promise,
         deadline: Option<Deadline>,
     ) -> Spun {
         if promise == Promise::None && self.body.queue.front().has(SPINNER) {
@@ -61,10 +61,10 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
             self.osq.unlock();
             return spun;
         }
-        if self.body.retract(&mut promise) && self.body.take_or_owner(me).is_ok() {
-            return Spun::Took;
+        match self.body.take_or_retract(me, promise) {
+            true => Spun::Took,
+            false => Spun::Stop,
         }
-        Spun::Stop
     }
 }
 
@@ -125,14 +125,17 @@ impl<P: Platform> Body<P> {
                         || !front.has(AWAKE | HANDOFF) && Self::is_overdue(first)
                 })
             });
+            if give_up == Some(Event::SpinOwnerOff)
+                && let Some(owner) = named(owner)
+            {
+                P::event(Event::SpinOwnerOff);
+                return Spun::OwnerOff(owner, promise);
+            }
             if let Some(event) = give_up
                 && !self.retract(&mut promise)
             {
                 P::event(event);
-                return match named(owner) {
-                    Some(owner) if event == Event::SpinOwnerOff => Spun::OwnerOff(owner),
-                    _ => Spun::Stop,
-                };
+                return Spun::Stop;
             }
         }
     }
@@ -178,6 +181,12 @@ impl<P: Platform> Body<P> {
             *promise = Promise::None;
             self.queue.front.fetch_and(!SPINNER, AcqRel); // (M2), (Q1)
         }
+    }
+
+    /// The spinner leaves, and takes its promise back, if it made one. Returns whether it
+    /// got the mutex after all.
+    pub(crate) fn take_or_retract(&self, me: TaskId, mut promise: Promise) -> bool {
+        self.retract(&mut promise) && self.take_or_owner(me).is_ok()
     }
 
     /// Takes the spinner's promise back, if it made one. Returns whether the
