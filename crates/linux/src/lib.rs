@@ -4,7 +4,7 @@
 //! | a lock asks | Linux answers with |
 //! |---|---|
 //! | who am I | a thread-local number and a record that is never freed |
-//! | does the owner run | two samples of its thread's CPU clock: equal, it does not |
+//! | does the owner run | not if the kernel last said that it is on my CPU; two samples of its thread's CPU clock: equal, it does not |
 //! | should I stop spinning | a jump of the time-stamp counter: I was descheduled; or a budget |
 //! | wait for a word | `pause`, `WFE`, `UMWAIT` or `MWAITX` |
 //! | count without a barrier | a part of the counter for each CPU, a restartable sequence |
@@ -33,6 +33,7 @@ mod rseq;
 mod spin;
 mod tasks;
 mod urgency;
+mod whereabouts;
 
 use std::{
     marker::PhantomData,
@@ -227,16 +228,15 @@ impl KernelPi for LinuxPi {
     fn boosted() -> bool {
         URGENCY.with(Urgency::is_urgent)
     }
-    /// The caller is on the CPU that the owner was on when it took the lock; or its last
-    /// spin was for an owner that did not run, and so have others been lately.
+    /// The owner is on the caller's CPU; or the caller's last spin was for an owner that
+    /// did not run, and so have others been lately.
     fn preempted(owner: TaskId) -> bool {
-        let owner = tasks::record(Tids::dense(owner));
-        URGENCY.with(|mine| mine.is_urgent() && (spin::is_here(owner) || mine.expects_nothing()))
+        let place = &tasks::record(Tids::dense(owner)).whereabouts;
+        URGENCY.with(|mine| mine.is_urgent() && (place.is_here() || mine.expects_nothing()))
     }
     #[inline(always)]
     fn holds() {
         tasks::KEEPER.with(Keeper::holds);
-        URGENCY.with(Urgency::say_where);
     }
     #[inline(always)]
     fn lets_go() {

@@ -47,6 +47,11 @@ pub fn init_thread() -> bool {
     area.is_some()
 }
 
+/// The calling thread's area; null if it has none, or has not locked yet.
+pub fn own_area() -> *mut u8 {
+    AREA.get()
+}
+
 /// The calling thread's area, if the kernel knows it and `membarrier` can
 /// restart its sequences.
 fn area() -> Option<*mut u8> {

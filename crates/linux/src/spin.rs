@@ -12,10 +12,7 @@ use std::{
 use lockyard_core::{FOREVER, Look, Running, TaskId};
 use rustix::thread::{Pid, sched_getaffinity};
 
-use crate::{
-    arch, clock, park,
-    tasks::{self, Record},
-};
+use crate::{arch, clock, park, tasks};
 
 /// How long a thread spins at a stretch. Longer than an overdue waiter waits
 /// for its turn, so that it seldom sleeps just before; and some thirty times
@@ -76,20 +73,6 @@ pub fn begin() {
         spin.looked.set(now);
         spin.target.set(0);
     });
-    say_where();
-}
-
-/// Publishes which CPU the calling thread is on.
-#[cold]
-#[inline(never)]
-pub fn say_where() {
-    let record = tasks::record(tasks::me());
-    record.cpu.store(here(), Ordering::Relaxed); // a hint
-}
-
-/// Whether the thread was last seen on the caller's CPU.
-pub fn is_here(record: &Record) -> bool {
-    record.cpu.load(Ordering::Relaxed) == here() // a hint
 }
 
 pub fn need_resched() -> bool {
@@ -143,9 +126,9 @@ pub fn until(
     }
 }
 
-/// Two samples of a thread's CPU clock that agree say that it did not run in
-/// between. Before there are two, nothing is known; who is `hurried` takes them at
-/// once.
+/// A thread that was last on the caller's CPU does not run. Of one elsewhere, two samples
+/// of its CPU clock that agree say that it did not run in between. Before there are two,
+/// nothing is known; who is `hurried` takes them at once.
 pub fn running(task: TaskId, hurried: bool) -> Running {
     let record = tasks::record(task);
     let tid = record.tid.load(Ordering::Relaxed); // a hint
@@ -154,19 +137,28 @@ pub fn running(task: TaskId, hurried: bool) -> Running {
     }
     SPIN.with(|spin| {
         let now = arch::cycles();
-        if spin.target.replace(task.number()) != task.number() {
-            let wait = if hurried || is_here(record) {
-                0
-            } else {
-                FIRST_SAMPLE_NS
-            };
+        let before = spin.target.replace(task.number());
+        let first = before != task.number();
+        if first {
+            let wait = if hurried { 0 } else { FIRST_SAMPLE_NS };
             spin.sample.set(None);
             spin.sample_at.set(now + clock::cycles_in_ns(wait));
             spin.arrived_by.set(now + clock::cycles_in_ns(ARRIVAL_NS));
+        }
+        // Who took another's place while I ran is not on my CPU, nor need be asked for.
+        let due = if first {
+            before == 0
+        } else {
+            now >= spin.sample_at.get()
+        };
+        let arriving = || now < spin.arrived_by.get() && park::is_arriving(&record.parker);
+        if !due || arriving() {
             return Running::Unknown;
         }
-        let arriving = now < spin.arrived_by.get() && park::is_arriving(&record.parker);
-        if now < spin.sample_at.get() || arriving {
+        if record.whereabouts.is_here() {
+            return Running::No;
+        }
+        if first {
             return Running::Unknown;
         }
         let Some(sample) = cpu_time_ns(tid) else {
@@ -201,11 +193,4 @@ fn cpu_time_ns(tid: u32) -> Option<u64> {
     // SAFETY: `time` is writable for the duration of the call.
     let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
     (!failed).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-}
-
-/// The CPU that the caller is on, plus 1.
-fn here() -> u32 {
-    // SAFETY: sched_getcpu has no conditions.
-    let cpu = unsafe { libc::sched_getcpu() };
-    u32::try_from(cpu + 1).unwrap_or(0)
 }

@@ -24,6 +24,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use crate::{
     Linux, LinuxPi, Threads, futex, rseq,
     urgency::{URGENCY, Urgency},
+    whereabouts::Whereabouts,
 };
 
 /// A task's record, on cache lines of its own.
@@ -35,8 +36,8 @@ pub struct Record {
     pub parker: AtomicU32,
     /// The kernel's number of the thread, 0 when there is none.
     pub tid: AtomicU32,
-    /// The CPU that the thread was last seen on, plus 1.
-    pub cpu: AtomicU32,
+    /// Which CPU the thread is on.
+    pub whereabouts: Whereabouts,
     /// Odd while the thread is inside an announced guarded store.
     pub inside: AtomicU32,
     /// The thread's handle, while its waits can be interrupted; else 0.
@@ -228,7 +229,9 @@ fn register() -> TaskId {
     record.tid.store(asked_tid(), Relaxed); // a hint to others
     ME.set(me.number());
     begin_to_keep();
-    on_exit(me);
+    if on_exit(me) {
+        record.whereabouts.begin();
+    }
     me
 }
 
@@ -316,8 +319,8 @@ fn map<T>(place: &AtomicPtr<T>, bytes: usize) {
     }
 }
 
-/// Arranges for `on_thread_exit` to be called with the number.
-fn on_exit(me: TaskId) {
+/// Arranges for `on_thread_exit` to be called with the number. Returns whether it may be.
+fn on_exit(me: TaskId) -> bool {
     static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
     let key = *KEY.get_or_init(|| {
         let mut key = 0;
@@ -326,12 +329,12 @@ fn on_exit(me: TaskId) {
         (unsafe { libc::pthread_key_create(&raw mut key, Some(on_thread_exit)) } == 0)
             .then_some(key)
     });
-    if let Some(key) = key {
+    key.is_some_and(|key| {
         let value = ptr::without_provenance::<libc::c_void>(me.number() as usize);
         // SAFETY: the key was created above and is never deleted. When this
         // fails for want of memory, the number is lost when the thread ends.
-        unsafe { libc::pthread_setspecific(key, value) };
-    }
+        unsafe { libc::pthread_setspecific(key, value) == 0 }
+    })
 }
 
 /// A thread ends, after the thread-local destructors of Rust and C++. It may
@@ -342,6 +345,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
         TID.set(0);
         KEEPER.with(|keeper| keeper.begin(false)); // what was reserved for `me` is the next one's
         record(me).tid.store(0, Relaxed); // a hint
+        record(me).whereabouts.end();
         release(me);
     }
 }
@@ -352,12 +356,13 @@ extern "C" fn after_fork_in_child() {
     if !rseq::init_thread() {
         KEEPER.with(|keeper| keeper.begin(false));
     }
+    let mine = TaskId::new(ME.get()).map(record);
     for record in records() {
-        record.tid.store(0, Relaxed); // the child has one thread
+        let mine = mine.is_some_and(|mine| ptr::eq(mine, record));
+        let tid = if mine { asked_tid() } else { 0 };
+        record.tid.store(tid, Relaxed); // the child has one thread
         record.inside.store(0, Relaxed); // likewise
-    }
-    if let Some(me) = TaskId::new(ME.get()) {
-        record(me).tid.store(asked_tid(), Relaxed); // likewise
+        record.whereabouts.after_fork_in_child(mine);
     }
     // What it held by the parent's number it does not hold by its own.
     TID.set(0);

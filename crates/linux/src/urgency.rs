@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use lockyard_core::Platform;
 
-use crate::{Linux, clock, spin, tasks};
+use crate::{Linux, clock, tasks};
 
 thread_local! {
     /// No destructor: it can be read as long as the thread runs.
@@ -54,14 +54,6 @@ impl Urgency {
             }
         }
         urgent
-    }
-
-    /// Tells the others, after the thread took a lock, on which CPU a real-time owner is.
-    #[inline(always)]
-    pub fn say_where(&self) {
-        if self.urgent.get() {
-            spin::say_where();
-        }
     }
 
     /// A spin of the thread ended, with the lock or with an owner that did not run.

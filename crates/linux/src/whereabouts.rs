@@ -1,0 +1,104 @@
+//! Whether a thread is on the caller's own CPU, without a system call.
+//!
+//! A thread with restartable sequences has an area in which the kernel says which CPU
+//! it runs on, each time before it goes on running there. Who finds his own CPU in
+//! another thread's area knows that the other does not run: he does.
+//!
+//! The area goes with the thread's stack, some time after the thread has ended. Its
+//! address is in the thread's record, which stays:
+//!
+//! | who looks (W1) | the thread that ends (W1) |
+//! |---|---|
+//! | `readers` += 1, SeqCst | `area` = null, SeqCst |
+//! | `area`, SeqCst: null? then nothing is known | `readers`, SeqCst: 0? then it may go |
+//! | read the area | else wait (W2), and look again |
+//! | `readers` -= 1, Release (W2) | |
+//!
+//! All four are in one order: either the thread that ends sees the reader, or the reader
+//! sees no area. A thread that locks again after that has no area for others to see, for
+//! nobody might tell it that it ends. `tests/spin.rs` unmaps stacks under readers.
+
+use std::{
+    cell::Cell,
+    hint, ptr,
+    sync::atomic::{
+        AtomicPtr, AtomicU32,
+        Ordering::{Relaxed, Release, SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::rseq;
+
+thread_local! {
+    /// Whether the thread may not learn of its end any more. No destructor.
+    static ENDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What a record says of where its thread is. All zero: nothing.
+pub struct Whereabouts {
+    /// The thread's area, or null.
+    area: AtomicPtr<u8>,
+    /// How many threads look at it.
+    readers: AtomicU32,
+}
+
+impl Whereabouts {
+    /// Lets others see the calling thread's area, if it has one. It calls
+    /// [`Whereabouts::end`] before it ends.
+    pub fn begin(&self) {
+        if !ENDED.get() {
+            self.area.store(rseq::own_area(), SeqCst); // (W1); its bytes are the kernel's
+        }
+    }
+
+    /// The calling thread ends: from now on nobody looks at its area.
+    pub fn end(&self) {
+        ENDED.set(true);
+        self.area.store(ptr::null_mut(), SeqCst); // (W1)
+        let mut looks = 0;
+        // (W1); it acquires, for (W2)
+        while self.readers.load(SeqCst) != 0 {
+            looks += 1;
+            if looks < 1000 {
+                hint::spin_loop();
+            } else {
+                // It was preempted inside: let it run.
+                thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+
+    /// In a fork's child no thread is left but the caller.
+    pub fn after_fork_in_child(&self, mine: bool) {
+        self.readers.store(0, Relaxed); // the child has one thread
+        if !mine {
+            self.area.store(ptr::null_mut(), Relaxed); // likewise
+        }
+    }
+
+    /// Whether the thread is on the caller's CPU, or was when it last ran: a hint.
+    /// `false` where that cannot be known.
+    #[inline(never)]
+    pub fn is_here(&self) -> bool {
+        let mine = rseq::own_area();
+        if mine.is_null() {
+            return false;
+        }
+        self.readers.fetch_add(1, SeqCst); // (W1)
+        let theirs = self.area.load(SeqCst); // (W1)
+        let here = !theirs.is_null() && {
+            // SAFETY: mine is there as long as I am, and theirs until it has seen me
+            // leave. Both are registered: at 4 there is an aligned u32, which the kernel
+            // alone writes.
+            let cpus = [mine, theirs].map(|area| unsafe {
+                let cpu = AtomicU32::from_ptr(area.add(4).cast());
+                cpu.load(Relaxed) // a hint
+            });
+            cpus[0] == cpus[1]
+        };
+        self.readers.fetch_sub(1, Release); // (W2)
+        here
+    }
+}
