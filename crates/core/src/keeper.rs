@@ -340,6 +340,24 @@ mod tests {
     }
 
     #[test]
+    fn a_task_knows_whether_it_has_a_lock() {
+        let keeper = keeper();
+        for take in [Keeper::holds, Keeper::retakes_lending] {
+            take(&keeper);
+            keeper.holds();
+            keeper.lets_go();
+            assert!(keeper.holds_any());
+            keeper.lets_go();
+            assert!(!keeper.holds_any());
+        }
+        keeper.retakes();
+        assert!(!keeper.holds_any(), "nobody lends by that");
+        keeper.holds();
+        keeper.holds_none();
+        assert!(!keeper.holds_any());
+    }
+
+    #[test]
     fn a_task_without_reservations_has_none() {
         let keeper = Keeper::new();
         take(&keeper, LOCK, 10 * EARNS);

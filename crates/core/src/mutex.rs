@@ -91,7 +91,7 @@ pub(crate) use spin::{Promise, Spun};
 use crate::{
     osq::{self, Osq},
     platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
-    wait_queue::{AWAKE, BOOST, Entered, Front, HANDOFF, RECALL, SPINNER, WaitQueue},
+    wait_queue::{AWAKE, BOOST, Entered, Front, HANDOFF, SPINNER, WaitQueue},
 };
 
 /// How long a waiter may be overtaken, in microseconds.
@@ -547,50 +547,6 @@ impl<P: Platform> Body<P> {
         while !self.leave(self.queue.front(), &mut leaving) {}
         leaving.see_to::<P>();
         true
-    }
-
-    /// A step of a slow unlock. Returns whether it was the last: the mutex is
-    /// released, and may be gone.
-    pub(crate) fn leave(&self, front: Front, leaving: &mut Leaving) -> bool {
-        if front.has(RECALL) {
-            leaving.recalled = self.queue.mark(front, front.without(RECALL));
-        } else if front.has(HANDOFF) {
-            return self.hand_over();
-        } else if Self::is_covered(front) {
-            return self.release(front);
-        } else if front.first().is_some_and(|first| !P::exists(first)) {
-            self.queue.enter(|queue| self.bury(&queue));
-        } else if self.queue.mark(front, front.with(AWAKE)) {
-            leaving.woken = front.first();
-        }
-        false
-    }
-
-    /// Hands the mutex to the first waiter; `false` if there is none. The new
-    /// owner must enter the gate to leave the queue, so the mutex is there
-    /// until the gate opens.
-    fn hand_over(&self) -> bool {
-        let heir = self.queue.enter(|queue| {
-            self.bury(&queue);
-            let first = queue.first()?;
-            let mine = P::me().number();
-            // (M3) Release pairs with the Acquire in wait_first and cancel. It fails
-            // only where the kernel marks the word.
-            self.owner
-                .compare_exchange(mine, first.number(), Release, Relaxed)
-                .ok()?;
-            let front = Front(self.queue.front.fetch_and(!HANDOFF, AcqRel)); // (Q1)
-            Some((first, front.has(AWAKE)))
-        });
-        // From here on the mutex may be gone.
-        if let Some((first, awake)) = heir {
-            P::event(Event::HandedOff);
-            if !awake {
-                P::unpark(first);
-                P::yield_to(first);
-            }
-        }
-        heir.is_some()
     }
 
     pub(crate) fn check_owner(&self, me: TaskId) {

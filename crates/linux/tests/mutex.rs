@@ -449,6 +449,17 @@ fn a_stranger_that_unlocks_is_told_and_the_owner_still_owns_it() {
 }
 
 #[test]
+fn a_thread_that_never_locked_is_told() {
+    let _alone = Alone::begin();
+    let mutex = &Mutex::new();
+    thread::scope(|scope| {
+        // SAFETY: not held, against the contract: it promises a panic.
+        scope.spawn(|| panic_of(|| unsafe { mutex.unlock() }));
+    });
+    assert!(!mutex.is_locked());
+}
+
+#[test]
 fn a_second_unlock_is_told_and_the_mutex_stays_free() {
     let _alone = Alone::begin();
     let mutex = &Mutex::new();
