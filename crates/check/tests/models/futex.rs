@@ -2,6 +2,7 @@
 
 #[path = "futex/growth.rs"]
 mod growth;
+mod harness;
 mod lookup;
 #[path = "futex/shared.rs"]
 mod shared;
@@ -10,129 +11,16 @@ mod signal;
 
 use std::{cell::Cell, num::NonZeroU32, rc::Rc};
 
-use lockyard_check::{
-    Check, CheckWord, Explorer, Tracked, Wakes, afterwards, history, limit_whims, name, spawn,
-};
+use harness::*;
+use lockyard_check::{Check, CheckWord, Explorer, Tracked, Wakes, afterwards, limit_whims, spawn};
 use lockyard_core::{
     Deadline, Event, FOREVER, Look,
     Ordering::{Acquire, Relaxed, Release},
     Platform, TaskId, Word,
-    futex::{Key, Requeued, Table, Waited, WaitedAny, Waiter},
+    futex::{Key, Table, Waited, WaitedAny, Waiter},
 };
 
 use crate::{DEADLINE, explore};
-
-const SLOTS: usize = 4;
-/// From one bucket's word to the next one's, in words.
-const BUCKET_WORDS: usize = 64 / size_of::<CheckWord>();
-/// The count in a bucket's word.
-const COUNT: u32 = (1 << 29) - 1;
-const ALL: u32 = u32::MAX;
-const EVERY_BIT: NonZeroU32 = NonZeroU32::MAX;
-
-/// A word, its key, and the payload that it announces.
-struct Place {
-    key: Key,
-    word: CheckWord,
-    payload: Tracked<u32>,
-}
-
-impl Place {
-    const fn new(key: Key) -> Self {
-        Self {
-            key,
-            word: CheckWord::ZERO,
-            payload: Tracked::new(0),
-        }
-    }
-}
-
-type Shared = SharedIn<SLOTS, SLOTS>;
-
-/// Two words, and a table that may grow.
-struct SharedIn<const FIRST: usize, const MOST: usize> {
-    futex: Table<Check, FIRST, MOST>,
-    a: Place,
-    b: Place,
-    /// How the waits of each task ended, and what the wakes of each returned: no
-    /// part of what is modelled.
-    waited: Cell<[Option<Waited>; 8]>,
-    woke: Cell<[u32; 8]>,
-}
-
-impl<const FIRST: usize, const MOST: usize> SharedIn<FIRST, MOST> {
-    fn new(a: Key, b: Key) -> Rc<Self> {
-        let shared = Rc::new(Self {
-            futex: Table::new(),
-            a: Place::new(a),
-            b: Place::new(b),
-            waited: Cell::default(),
-            woke: Cell::default(),
-        });
-        name(&shared.futex, "futex");
-        let this = Rc::clone(&shared);
-        afterwards(move || {
-            for slot in 0..MOST {
-                let words = history(&this.futex, slot * BUCKET_WORDS + 1);
-                assert_eq!(words.last().unwrap_or(&0) & COUNT, 0, "nobody is counted");
-            }
-        });
-        shared
-    }
-
-    /// Waits while the word is 0.
-    fn wait(&self, place: &Place, deadline: Option<Deadline>) -> Waited {
-        self.wait_as(place, Waiter::ANY, deadline)
-    }
-
-    fn wait_as(&self, place: &Place, waiter: Waiter, deadline: Option<Deadline>) -> Waited {
-        let unchanged = || place.word.load(Acquire) == 0;
-        let waited = self.futex.wait(&place.key, waiter, unchanged, deadline);
-        let mut all = self.waited.get();
-        all[me()] = Some(waited);
-        self.waited.set(all);
-        waited
-    }
-
-    /// Changes the word, which announces the payload.
-    fn change(&self, place: &Place) {
-        place.payload.set(1);
-        place.word.store(1, Release);
-    }
-
-    fn wake(&self, place: &Place, most: u32) -> u32 {
-        let woken = self.futex.wake(&place.key, most, EVERY_BIT);
-        let mut all = self.woke.get();
-        all[me()] += woken;
-        self.woke.set(all);
-        woken
-    }
-
-    /// Moves a waiter from `a` to `b` if `a` has not changed.
-    fn requeue(&self) -> Option<Requeued> {
-        let unchanged = || self.a.word.load(Relaxed) == 0;
-        (self.futex).requeue(&self.a.key, &self.b.key, (0, 1), unchanged)
-    }
-}
-
-fn me() -> usize {
-    Check::me().number() as usize
-}
-
-/// A key whose waiters stand in the bucket of `key`, or do not.
-fn another(key: Key, same_bucket: bool) -> Key {
-    let futex = Table::<Check, SLOTS>::new();
-    let others = (1..).map(|n| Key::private(1, n * 4));
-    let fits =
-        |other: &Key| *other != key && (futex.slot(other) == futex.slot(&key)) == same_bucket;
-    others.into_iter().find(fits).expect("there are many")
-}
-
-const A: Key = Key::private(1, 4096);
-
-fn apart() -> Rc<Shared> {
-    Shared::new(A, another(A, false))
-}
 
 /// One waits, one changes the word and wakes.
 fn wait_and_wake<const FIRST: usize, const MOST: usize>(
@@ -221,25 +109,30 @@ fn a_wake_up_is_passed_on() {
     });
 }
 
+/// One waits for the first word, one requeues from there to the second, and one changes
+/// the first and wakes at both.
+fn requeue_and_wake<const FIRST: usize, const MOST: usize>(shared: &Rc<SharedIn<FIRST, MOST>>) {
+    let [waiter, requeuer, waker] = [(); 3].map(|()| Rc::clone(shared));
+    spawn(move || {
+        waiter.wait(&waiter.a, None);
+    });
+    spawn(move || {
+        requeuer.requeue();
+    });
+    spawn(move || {
+        waker.change(&waker.a);
+        waker.wake(&waker.b, 1);
+        waker.wake(&waker.a, 1);
+    });
+}
+
 /// Who has changed the first word, and then finds nobody at the second, finds
 /// who waited at the first: a requeue has come before, or finds the word changed.
 #[test]
 fn requeue_against_wake() {
     let explorer = Explorer::new();
     explore("futex, requeue", &explorer, &[Event::Requeued], || {
-        let shared = apart();
-        let (waiter, waker) = (Rc::clone(&shared), Rc::clone(&shared));
-        spawn(move || {
-            waiter.wait(&waiter.a, None);
-        });
-        spawn(move || {
-            shared.requeue();
-        });
-        spawn(move || {
-            waker.change(&waker.a);
-            waker.wake(&waker.b, 1);
-            waker.wake(&waker.a, 1);
-        });
+        requeue_and_wake(&apart());
     });
 }
 

@@ -50,19 +50,8 @@ fn requeue_against_wake() {
         let name = format!("futex, growth, requeue from {from}");
         explore(&name, &explorer, &events, move || {
             let shared = Growing::new(key_in(from), key_in(to));
-            let [waiter, waker, grower] = [(); 3].map(|()| Rc::clone(&shared));
-            spawn(move || {
-                waiter.wait(&waiter.a, None);
-            });
-            spawn(move || {
-                shared.requeue();
-            });
-            spawn(move || {
-                waker.change(&waker.a);
-                waker.wake(&waker.b, 1);
-                waker.wake(&waker.a, 1);
-            });
-            spawn(move || grower.futex.grow());
+            requeue_and_wake(&shared);
+            spawn(move || shared.futex.grow());
         });
     }
 }
