@@ -37,6 +37,8 @@ pub enum Lock {
     Rtmutex,
     /// The futex
     Futex,
+    /// The keys of words that address spaces share
+    FutexKeys,
 }
 
 impl Lock {
@@ -53,6 +55,7 @@ impl Lock {
             Lock::Pimutex => "pimutex::",
             Lock::Rtmutex => "rtmutex::",
             Lock::Futex => "futex::",
+            Lock::FutexKeys => "futex::lookup::",
         }
     }
 
@@ -74,6 +77,7 @@ impl Lock {
             Lock::PercpuRwsem => &["percpu_rwsem.rs", "percpu_rwsem/waiting.rs"],
             Lock::Rtmutex => &["rtmutex.rs"],
             Lock::Futex => &["futex.rs", "futex/queue.rs", "futex/shared.rs"],
+            Lock::FutexKeys => &["futex/lookup.rs", "futex/memory.rs"],
         }
     }
 }

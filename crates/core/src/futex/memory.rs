@@ -80,8 +80,13 @@ impl<P: Platform> Count<P> {
         // (C2) Acquire, here and in the exchange: what led here may have changed.
         let mut count = self.0.load(Acquire);
         while count != 0 {
-            // (C2) Acquire, as above.
-            match self.0.compare_exchange(count, count + 1, Acquire, Acquire) {
+            let taken = self.0.compare_exchange(
+                count,
+                count + 1,
+                Acquire, // (C2), (C3) in success, as above
+                Acquire, // (C2), (C4) in failure
+            );
+            match taken {
                 Ok(_) => return true,
                 Err(now) => count = now,
             }
