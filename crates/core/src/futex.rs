@@ -346,21 +346,25 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
 
     /// Ends the wait of one of the caller's nodes. Returns whether a waker was first.
     fn end(&self, place: Place) -> bool {
-        if self.leave(place) {
-            P::event(Event::Cancelled);
-            return false;
-        }
         let state = &place.node::<P>().state;
+        let mut may_stand = true; // in a queue
         // Look before each park: who waits at a gate may be unparked there. (F1) Acquire
         // pairs with the waker's Release: what it did before.
         while state.load(Acquire) != WOKEN {
-            P::event(Event::CancelGranted);
-            P::park(None);
+            if !may_stand {
+                P::event(Event::CancelGranted);
+                P::park(None);
+            } else if self.leave(place) {
+                P::event(Event::Cancelled);
+                return false;
+            }
+            may_stand = false;
         }
         true
     }
 
     /// Leaves the queue that the node stands in; `false` when a waker was first.
+    #[cold]
     fn leave(&self, place: Place) -> bool {
         let node = place.node::<P>();
         loop {

@@ -261,6 +261,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn about_to_write(_word: &Self::U32) {}
 
+    /// The calling task is about to unpark `task`: as [`Platform::about_to_write`].
+    #[inline(always)]
+    fn about_to_unpark(_task: TaskId) {}
+
     /// Stores `value` to `word` with `Release` if `guard` holds `expected`.
     /// `false` if it does not, or for no reason.
     ///

@@ -142,6 +142,10 @@ impl<N: Numbers> Platform for Threads<N> {
         arch::prefetch_for_write(word);
     }
     #[inline(always)]
+    fn about_to_unpark(task: TaskId) {
+        arch::prefetch_for_write(&tasks::record(N::dense(task)).parker);
+    }
+    #[inline(always)]
     fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
         rseq::store_if(word, value, guard, expected)
     }

@@ -3,7 +3,7 @@
 //! It saves two system calls and a wake-up where the answer comes within a microsecond, and
 //! where it comes later it is in vain each time. So a task that has looked in vain twice on
 //! end goes without a look in its next wait, and if that is in vain again in the next 3, 7,
-//! and then 15; when a look was worth it, it looks in each wait again.
+//! and so on to 63; when a look was worth it, it looks in each wait again.
 
 use crate::platform::{Look, Ordering::Relaxed, Platform, TaskId, Word};
 
@@ -11,7 +11,7 @@ use crate::platform::{Look, Ordering::Relaxed, Platform, TaskId, Word};
 const LOOKS: u32 = 40;
 
 /// So many times a task goes without at most.
-const MOST: u32 = 15;
+const MOST: u32 = 63;
 
 /// What a task remembers of its looks; it alone uses this.
 pub(crate) struct Glances<P: Platform> {

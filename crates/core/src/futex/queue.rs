@@ -193,12 +193,11 @@ impl<'a, P: Platform> Queue<'a, P> {
         node.set_key(key);
         node.bitset.store(waiter.bitset.get(), Relaxed);
         node.rank.store(waiter.rank, Relaxed);
-        self.link(place);
+        self.link(place, node);
     }
 
     /// Links the waiter behind the last that is not below it in rank.
-    fn link(&self, place: Place) {
-        let node = place.node::<P>();
+    fn link(&self, place: Place, node: &Node<P>) {
         node.state.store(self.slot as u32 + 1, Relaxed);
         let Some(first) = self.first() else {
             node.next.store(place.number(), Relaxed);
@@ -224,10 +223,18 @@ impl<'a, P: Platform> Queue<'a, P> {
 
     /// Takes the waiter out of the queue; it stays counted.
     pub(super) fn remove(&self, place: Place) {
-        let (before, behind) = (Self::prev(place), Self::next(place));
+        self.unlink(place, place.node());
+    }
+
+    /// [`Self::remove`], by who has found the node already: to find it takes longer than
+    /// all else that is done to it.
+    #[inline(always)]
+    fn unlink(&self, place: Place, node: &Node<P>) {
+        let behind = Self::linked(node.next.load(Relaxed));
         if behind == place {
             return self.set_first(0);
         }
+        let before = Self::linked(node.prev.load(Relaxed));
         before.node::<P>().next.store(behind.number(), Relaxed);
         behind.node::<P>().prev.store(before.number(), Relaxed);
         if self.first() == Some(place) {
@@ -244,22 +251,22 @@ impl<'a, P: Platform> Queue<'a, P> {
         bitset: NonZeroU32,
         chain: &mut Chain<P>,
     ) -> u32 {
-        self.each(key, most, bitset, |place| {
-            self.remove(place);
+        self.each(key, most, bitset, |place, node| {
+            self.unlink(place, node);
             self.uncount_one();
-            chain.append(place);
+            chain.append(place, node);
         })
     }
 
     /// Moves `most` waiters for `key` at most to another queue, where they wait for
     /// `other`. Returns how many.
     pub(super) fn move_on(&self, key: &Key, target: &Self, other: &Key, most: u32) -> u32 {
-        self.each(key, most, NonZeroU32::MAX, |place| {
-            self.remove(place);
+        self.each(key, most, NonZeroU32::MAX, |place, node| {
+            self.unlink(place, node);
             self.uncount_one();
-            place.node::<P>().set_key(other);
+            node.set_key(other);
             target.count_one();
-            target.link(place);
+            target.link(place, node);
             P::event(Event::Requeued);
         })
     }
@@ -271,10 +278,11 @@ impl<'a, P: Platform> Queue<'a, P> {
         let mut moved = 0;
         let mut at = self.first();
         while let Some(place) = at {
-            at = self.after(place);
-            if moves(&Key::from_words(place.node::<P>().key())) {
-                self.remove(place);
-                other.link(place);
+            let node = place.node::<P>();
+            at = self.after(node);
+            if moves(&Key::from_words(node.key())) {
+                self.unlink(place, node);
+                other.link(place, node);
                 moved += 1;
             }
         }
@@ -292,17 +300,26 @@ impl<'a, P: Platform> Queue<'a, P> {
 
     /// Passes `most` waiters for `key` at most to `act`, which may take them out of
     /// the queue. Returns how many.
-    fn each(&self, key: &Key, most: u32, bitset: NonZeroU32, mut act: impl FnMut(Place)) -> u32 {
+    #[inline]
+    fn each(
+        &self,
+        key: &Key,
+        most: u32,
+        bitset: NonZeroU32,
+        mut act: impl FnMut(Place, &'static Node<P>),
+    ) -> u32 {
         let words = key.words();
         let mut acted = 0;
         let mut at = self.first();
         while acted < most
             && let Some(place) = at
         {
-            at = self.after(place);
             let node = place.node::<P>();
+            P::about_to_write(&node.state);
+            P::about_to_unpark(place.task()); // as most who look at it are
+            at = self.after(node);
             if node.key() == words && node.bitset.load(Relaxed) & bitset.get() != 0 {
-                act(place);
+                act(place, node);
                 acted += 1;
             }
         }
@@ -318,8 +335,8 @@ impl<'a, P: Platform> Queue<'a, P> {
     }
 
     /// The waiter behind this one.
-    fn after(&self, place: Place) -> Option<Place> {
-        let next = Self::next(place);
+    fn after(&self, node: &Node<P>) -> Option<Place> {
+        let next = Self::linked(node.next.load(Relaxed));
         (Some(next) != self.first()).then_some(next)
     }
 
@@ -355,8 +372,7 @@ impl<P: Platform> Chain<P> {
         }
     }
 
-    fn append(&mut self, place: Place) {
-        let node = place.node::<P>();
+    fn append(&mut self, place: Place, node: &Node<P>) {
         node.state.store(TAKEN, Relaxed); // its waiter looks again inside the gate
         node.next.store(0, Relaxed); // the chain is its waker's alone
         self.ends = Some(match self.ends {
