@@ -9,8 +9,9 @@ use std::{
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    calibrate, compare, explore, failure::Failure, futex_crowd, futex_hash, futex_requeue,
-    futex_wake, locks, locktest, pi_stress, reproduce, run, screen, torture, usage, validate,
+    calibrate, compare, explore, failure::Failure, futex_crowd, futex_hash, futex_pingpong,
+    futex_requeue, futex_wake, locks, locktest, pi_stress, reproduce, run, screen, torture, usage,
+    validate,
 };
 
 /// The lab for sleeping locks: lists them, loads them, compares them.
@@ -37,6 +38,7 @@ enum Command {
     FutexHash(futex_hash::Args),
     FutexWake(futex_wake::Args),
     FutexRequeue(futex_requeue::Args),
+    FutexPingpong(futex_pingpong::Args),
     FutexCrowd(futex_crowd::Args),
     Calibrate(calibrate::Args),
     Validate(validate::Args),
@@ -63,6 +65,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 Command::FutexHash(args) => futex_hash::run(&args),
                 Command::FutexWake(args) => futex_wake::run(&args),
                 Command::FutexRequeue(args) => futex_requeue::run(&args),
+                Command::FutexPingpong(args) => futex_pingpong::run(&args),
                 Command::FutexCrowd(args) => futex_crowd::run(&args),
                 Command::Calibrate(args) => calibrate::run(&args),
                 Command::Validate(args) => validate::run(&args),

@@ -11,6 +11,7 @@ mod format;
 mod futex_block;
 mod futex_crowd;
 mod futex_hash;
+mod futex_pingpong;
 mod futex_requeue;
 mod futex_wake;
 mod locks;

@@ -8,6 +8,7 @@ pub mod crowd;
 pub mod explore;
 pub mod futexblock;
 pub mod futexhash;
+pub mod futexpingpong;
 pub mod locktest;
 pub mod locktorture;
 mod meet;

@@ -7,6 +7,7 @@ mod explore;
 mod futex_block;
 mod futex_crowd;
 mod futex_hash;
+mod futex_pingpong;
 mod locktest;
 mod pi_stress;
 mod reproduce;

@@ -42,6 +42,7 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
             "futex-requeue -q 9999",
             ["--nrequeue '9999'", "from 1 to 8192"],
         ),
+        ("futex-pingpong --loop 0", ["--loop '0'", "from 1 to 1000"]),
         (
             "futex-crowd --waiters 5,4000001",
             ["--waiters '4000001'", "from 1 to 4000000"],
