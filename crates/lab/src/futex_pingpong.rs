@@ -35,7 +35,7 @@ use crate::{
 #[derive(clap::Args)]
 pub struct Args {
     /// How many hand-overs a round has, after as many to warm up
-    #[arg(short, long = "loop", value_name = "N", default_value = "200")]
+    #[arg(short = 'l', long = "loop", value_name = "N", default_value = "200")]
     #[arg(value_parser = values::runs, allow_negative_numbers = true)]
     times: u32,
 
