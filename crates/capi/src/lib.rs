@@ -18,7 +18,7 @@
 //! who releases what it does not hold by EPERM, and the lock is as before. Of readers a
 //! lock knows only how many there are: a thread that reads and wants to write waits for
 //! itself for ever. What cannot be told so ends the process with a message on standard
-//! error: 2^26 readers of one rwlock, no memory for the records of more threads, a
+//! error: 2^24 readers of one rwlock, no memory for the records of more threads, a
 //! deadlock through several priority-inheriting mutexes that the kernel has noticed. No
 //! function unwinds. A thread that ends while it holds a lock leaves it locked.
 //!

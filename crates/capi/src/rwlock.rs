@@ -112,7 +112,7 @@ pub unsafe extern "C" fn lockyard_rwlock_unlock(lock: &Rwlock) -> c_int {
     if lock.0.is_mine() {
         // SAFETY: the caller is the writer.
         unsafe { lock.0.unlock_write() };
-    } else if lock.0.is_write_locked() || !lock.0.is_locked() {
+    } else if !lock.0.may_be_read_by_me() {
         return EPERM;
     } else {
         // SAFETY: somebody reads, and so the caller does, as it says.

@@ -64,6 +64,7 @@ impl Explorer {
                 polls: false,
                 runs: false,
                 keeps: false,
+                biases: false,
             },
         }
     }
@@ -159,6 +160,13 @@ impl Explorer {
     #[must_use]
     pub const fn keeping(mut self) -> Self {
         self.limits.keeps = true;
+        self
+    }
+
+    /// Has every reader that leaves a lock find that it is read again and again.
+    #[must_use]
+    pub const fn biasing(mut self) -> Self {
+        self.limits.biases = true;
         self
     }
 

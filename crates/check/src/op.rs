@@ -182,6 +182,10 @@ pub(crate) enum Request {
     Pace,
     /// Whether locks are kept.
     Keeps,
+    /// Whether readers bias their locks.
+    Biases,
+    /// How many tasks there are.
+    Tasks,
     /// Whether a task is off its CPU.
     IsOff,
     Now,

@@ -83,6 +83,15 @@ impl Platform for Check {
         &record(task).locks
     }
 
+    fn each_task(show: impl FnMut(&'static TaskRecord<Self>)) {
+        let tasks = match ask(Request::Tasks) {
+            Answer::Value(tasks) => tasks,
+            _ => unreachable!("the tasks are counted"),
+        };
+        let tasks = (1..=tasks).filter_map(TaskId::new);
+        tasks.map(|task| &record(task).locks).for_each(show);
+    }
+
     /// `Yes` or `No`, as the checker likes: what is not known is either.
     fn running(_task: TaskId) -> Running {
         match ask(Request::IsOff) {
@@ -114,6 +123,18 @@ impl Platform for Check {
 
     fn retook() {
         ask(Request::Holds(true));
+    }
+
+    /// As [`Explorer::biasing`] says.
+    ///
+    /// [`Explorer::biasing`]: crate::Explorer::biasing
+    fn reads_often(_lock: usize) -> bool {
+        matches!(ask(Request::Biases), Answer::Bool(true))
+    }
+
+    /// There is one lock with slots in a model.
+    fn name_of(_lock: usize) -> usize {
+        0
     }
 
     fn spin_begin() {}

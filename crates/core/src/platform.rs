@@ -178,6 +178,16 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// task has ended.
     fn task(task: TaskId) -> &'static TaskRecord<Self>;
 
+    /// The record of the calling task.
+    #[inline(always)]
+    fn mine() -> &'static TaskRecord<Self> {
+        Self::task(Self::me())
+    }
+
+    /// Shows the records of all tasks that have asked for their own, also of those that
+    /// have ended.
+    fn each_task(show: impl FnMut(&'static TaskRecord<Self>));
+
     /// Whether `task` is on a CPU. A hint: it may be wrong and it may be late.
     /// It is called by spinners at every look, so a world rations what costs.
     fn running(task: TaskId) -> Running;
@@ -218,6 +228,21 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The calling task took a lock that was reserved for it.
     #[inline(always)]
     fn retook() {}
+
+    /// The calling task, a reader of the lock, is about to leave it. Whether the lock is
+    /// read again and again, so that its readers had best not write to it. Any answer is
+    /// sound.
+    #[inline(always)]
+    fn reads_often(_lock: usize) -> bool {
+        false
+    }
+
+    /// What a lock at this address is known by: another multiple of 8, if the world has
+    /// names that are its own.
+    #[inline(always)]
+    fn name_of(lock: usize) -> usize {
+        lock
+    }
 
     /// How a spinner had best look at a lock that tasks like the caller take
     /// again and again.
@@ -265,8 +290,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn about_to_unpark(_task: TaskId) {}
 
-    /// Stores `value` to `word` with `Release` if `guard` holds `expected`.
-    /// `false` if it does not, or for no reason.
+    /// Stores `value` to `word` with `Release` if `guard` holds `expected`, which it
+    /// reads with `Acquire`. `false` if it does not, or for no reason.
     ///
     /// The test and the store are one step towards [`Platform::quiesce`] alone;
     /// an interrupted pair starts over with the test. On Linux this is a
@@ -502,6 +527,7 @@ pub struct TaskRecord<P: Platform> {
     pub(crate) gate: gate::Node<P>,
     pub(crate) percpu: percpu_rwsem::Node<P>,
     pub(crate) rwsem: rwsem::Node<P>,
+    pub(crate) slots: rwsem::Slots<P>,
     pub(crate) rtmutex: rtmutex::Node<P>,
     pub(crate) futex: [futex::Node<P>; futex::WORDS],
     pub(crate) glances: futex::Glances<P>,
@@ -522,6 +548,7 @@ impl<P: Platform> TaskRecord<P> {
             gate: gate::Node::new(),
             percpu: percpu_rwsem::Node::new(),
             rwsem: rwsem::Node::new(),
+            slots: rwsem::Slots::new(),
             rtmutex: rtmutex::Node::new(),
             futex: [const { futex::Node::new() }; futex::WORDS],
             glances: futex::Glances::new(),

@@ -1,4 +1,4 @@
-//! The reader-writer semaphore: five words. Many readers or one writer, and
+//! The reader-writer semaphore: six words. Many readers or one writer, and
 //! among the readers one upgradable reader, which may become the writer.
 //!
 //! After the Linux kernel's rwsem (a count word, an owner word as a hint,
@@ -18,13 +18,16 @@
 //! | 2 | `HANDOFF`: the first waiter is overdue, the next release grants it the lock | itself, or a spinner on its behalf, in the gate | who takes it out of the queue, in the gate |
 //! | 3 | `SPINNER`: somebody is awake and will look at the count again before it sleeps | that spinner or first waiter; the release that wakes the first waiter | who promised, in one step with looking; a writer that leaves the queue; who takes the last out of it |
 //! | 4 | `UPGRADABLE`: one of the readers may upgrade | that reader, or who grants it | its release, upgrade or downgrade |
-//! | 5..31 | readers, the upgradable one included | each of them, or who grants it | its release |
-//! | 31 | overflow: never set, for who would set it stays out | | |
+//! | 5..29 | readers, the upgradable and the virtual one included | each of them, or who grants it | its release |
+//! | 29 | overflow: never set, for who would set it stays out | | |
+//! | 30, 31 | the bias: none, `BIASING`, `BIASED` or `REVOKING`, in a circle (`rwsem/bias.rs`) | a reader that leaves its part to the virtual reader | who releases that: a writer, or who upgrades |
 //!
 //! Legal are `WRITER` or readers, not both; `UPGRADABLE` with readers only;
 //! `HANDOFF` and `SPINNER` with `WAITERS` only; `HANDOFF` while the lock is
 //! held only; and a free lock with `WAITERS` only together with `SPINNER`. So
-//! a free lock has somebody coming for it, and may be taken by anybody.
+//! a free lock has somebody coming for it, and may be taken by anybody. A bias
+//! goes with readers only; `BIASED` without `WAITERS` only; `UPGRADABLE` in a bias
+//! with two or more.
 //!
 //! The owner word is for spinners: the writer's task number, which also tells
 //! misuse, or `READERS`, perhaps with `NONSPINNABLE` when a spinner found that
@@ -80,6 +83,13 @@
 //! may free it. Until the gate opens the lock stays, for a waiter that was not
 //! told must pass the gate to leave.
 //!
+//! # Readers that are not counted
+//!
+//! A lock that is read again and again, and not written, is *biased*: its readers
+//! write to nothing but their own task's record, as those of the per-CPU semaphore,
+//! and the count has one reader in place of them all. Who wants to write ends that: it
+//! quiesces, and counts those that are in. `rwsem/bias.rs` has the argument.
+//!
 //! # Fairness
 //!
 //! As in the mutex: running tasks overtake sleeping ones, until the first
@@ -88,12 +98,17 @@
 //! them (`rwsem/recursive.rs`).
 
 mod api;
+mod bias;
+mod count;
 mod recursive;
 mod spin;
 mod wait;
 mod wake;
 
 use core::marker::PhantomData;
+
+pub(crate) use bias::Slots;
+use count::{Count, Kind};
 
 use crate::{
     osq::{self, Osq},
@@ -111,7 +126,7 @@ const HANDOFF: u32 = 4;
 const SPINNER: u32 = 8;
 const UPGRADABLE: u32 = 16;
 const READER: u32 = 32;
-const OVERFLOW: u32 = 1 << 31;
+const OVERFLOW: u32 = 1 << 29;
 /// What a lock without waiters does not have.
 const OF_WAITERS: u32 = WAITERS | HANDOFF | SPINNER;
 
@@ -140,25 +155,6 @@ impl WakeCheck for Trylock {
 
 impl WakeCheck for Lockless {
     const TRIES_GATE: bool = false;
-}
-
-/// How a task wants the lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Read = 1,
-    Upgradable = 2,
-    Write = 3,
-    /// It is the upgradable reader.
-    Upgrade = 4,
-    /// As a reader, past those that wait.
-    Recursive = 5,
-}
-
-impl Kind {
-    /// Whether it is that of a reader that comes.
-    const fn reads(self) -> bool {
-        matches!(self, Self::Read | Self::Upgradable | Self::Recursive)
-    }
 }
 
 /// A task as a waiter; the fields belong to the holder of the queue's gate, but
@@ -200,65 +196,6 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// What the count word holds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Count(u32);
-
-impl Count {
-    const fn has(self, bits: u32) -> bool {
-        self.0 & bits != 0
-    }
-
-    const fn with(self, bits: u32) -> Self {
-        Self(self.0 | bits)
-    }
-
-    const fn without(self, bits: u32) -> Self {
-        Self(self.0 & !bits)
-    }
-
-    const fn readers(self) -> u32 {
-        self.0 / READER
-    }
-
-    /// Whether nobody holds the lock.
-    const fn is_free(self) -> bool {
-        !self.has(WRITER) && self.readers() == 0
-    }
-
-    /// Whether the upgradable reader is the only reader.
-    const fn may_upgrade(self) -> bool {
-        self.has(UPGRADABLE) && self.readers() == 1
-    }
-
-    /// The count once a task that is awake has taken the lock, if it may: a
-    /// reader does not overtake waiters, unless the lock is free.
-    #[inline(always)]
-    fn taken(self, kind: Kind) -> Option<Self> {
-        let may_read = !self.has(WRITER) && (!self.has(WAITERS) || self.readers() == 0);
-        let may = match kind {
-            Kind::Read => may_read,
-            Kind::Upgradable => may_read && !self.has(UPGRADABLE),
-            Kind::Write => self.is_free(),
-            Kind::Upgrade => self.may_upgrade(),
-            Kind::Recursive => !self.has(WRITER),
-        };
-        may.then(|| self.entered(kind))
-            .filter(|count| !count.has(OVERFLOW))
-    }
-
-    /// The count with one more who holds the lock.
-    #[inline(always)]
-    const fn entered(self, kind: Kind) -> Self {
-        Self(match kind {
-            Kind::Read | Kind::Recursive => self.0 + READER,
-            Kind::Upgradable => self.0 + (READER | UPGRADABLE),
-            Kind::Write => self.0 | WRITER,
-            Kind::Upgrade => self.0 - (READER | UPGRADABLE) + WRITER,
-        })
-    }
-}
-
 /// A lock for many readers or one writer. `C` is how an unlock looks for
 /// waiters, [`Lockless`] or [`Trylock`]; `W` how spinners in its queue wait.
 ///
@@ -269,6 +206,8 @@ pub struct RawRwLock<P: Platform, C = Lockless, W = osq::Event> {
     owner: P::U32,
     queue: WaitQueue<P>,
     osq: Osq<P, W>,
+    /// When the bias may come back, or since when it is there.
+    rest: P::U32,
     check: PhantomData<C>,
 }
 
@@ -286,24 +225,25 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             owner: P::U32::ZERO,
             queue: WaitQueue::new(),
             osq: Osq::new(),
+            rest: P::U32::ZERO,
             check: PhantomData,
         }
     }
 
     /// Takes the lock as a reader if no writer has it, no readers with waiters
-    /// behind them, and not 2^26 - 1 readers.
+    /// behind them, and not 2^24 - 1 readers.
     #[inline]
     pub fn try_read(&self) -> bool {
-        self.fast(Kind::Read) || self.take(Kind::Read)
+        self.fast_read(Kind::Read) || self.take(Kind::Read)
     }
 
     /// Takes the lock as a reader, waiting as long as it takes.
     ///
     /// # Panics
-    /// When the caller is the writer, or there are 2^26 - 1 readers already.
+    /// When the caller is the writer, or there are 2^24 - 1 readers already.
     #[inline]
     pub fn read(&self) {
-        self.obtain(Kind::Read, None);
+        self.read_by(Kind::Read, None);
     }
 
     /// Takes the lock as a reader, waiting until `deadline` at the latest;
@@ -311,10 +251,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// when the deadline has passed.
     ///
     /// # Panics
-    /// When there are 2^26 - 1 readers already.
+    /// When there are 2^24 - 1 readers already.
     #[inline]
     pub fn read_until(&self, deadline: Deadline) -> bool {
-        self.obtain(Kind::Read, Some(deadline))
+        self.read_by(Kind::Read, Some(deadline))
     }
 
     /// Releases the lock as a reader, recursive or not.
@@ -326,7 +266,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// When no reader holds it after all. The lock is as before.
     #[inline]
     pub unsafe fn unlock_read(&self) {
-        self.release(Kind::Read, false);
+        self.release_read(false);
     }
 
     /// As [`RawRwLock::try_read`], as the one reader that may upgrade.
@@ -391,7 +331,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as the writer if it is free.
     #[inline]
     pub fn try_write(&self) -> bool {
-        self.fast(Kind::Write) || self.take(Kind::Write)
+        self.fast_write() || self.take(Kind::Write)
     }
 
     /// Takes the lock as the writer, waiting as long as it takes.
@@ -400,7 +340,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// When the caller is the writer already.
     #[inline]
     pub fn write(&self) {
-        self.obtain(Kind::Write, None);
+        self.write_by(None);
     }
 
     /// Takes the lock as the writer, waiting until `deadline` at the latest;
@@ -408,7 +348,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// deadline has passed.
     #[inline]
     pub fn write_until(&self, deadline: Deadline) -> bool {
-        self.obtain(Kind::Write, Some(deadline))
+        self.write_by(Some(deadline))
     }
 
     /// Releases the lock as the writer.
@@ -420,7 +360,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// When the caller is not the writer after all. The lock is as before.
     #[inline]
     pub unsafe fn unlock_write(&self) {
-        self.release(Kind::Write, false);
+        self.release_write(false);
     }
 
     /// Releases the lock as the writer, and to the first waiter if there is
@@ -432,7 +372,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// # Panics
     /// As [`RawRwLock::unlock_write`].
     pub unsafe fn unlock_write_fair(&self) {
-        self.release(Kind::Write, true);
+        self.release_write(true);
     }
 
     /// Releases the lock as a reader; the last one, to the first waiter.
@@ -443,7 +383,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// # Panics
     /// As [`RawRwLock::unlock_read`].
     pub unsafe fn unlock_read_fair(&self) {
-        self.release(Kind::Read, true);
+        self.release_read(true);
     }
 
     /// Releases the lock as the upgradable reader; as the last one, to the
@@ -491,9 +431,21 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.relax(Kind::Upgradable, Kind::Read);
     }
 
-    /// Whether anybody holds the lock.
+    /// Whether anybody holds the lock: a snapshot.
     pub fn is_locked(&self) -> bool {
-        !self.count().is_free()
+        let count = self.count();
+        count.has(WRITER)
+            || count.counted_readers() > 0
+            || count.has_slots() && self.is_read_by_slot()
+    }
+
+    /// Whether the calling task may be a reader: it says so in a slot, or readers are
+    /// counted. A snapshot, for who checks releases: quick if the task is one.
+    #[inline]
+    pub fn may_be_read_by_me(&self) -> bool {
+        let count = self.count();
+        let uncounted = || count.has_slots() && (self.has_slot() || self.is_read_by_slot());
+        !count.has(WRITER) && (count.counted_readers() > 0 || uncounted())
     }
 
     /// Whether a writer holds the lock.
@@ -506,7 +458,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.owner.load(Relaxed) == P::me().number() << OWNER_SHIFT // only the writer stores itself
     }
 
-    #[inline]
+    #[inline(always)]
     fn count(&self) -> Count {
         Count(self.count.load(Relaxed)) // checked by `exchange`, or a hint
     }
@@ -520,13 +472,55 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     #[inline]
     fn obtain(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
-        self.fast(kind) || self.contend(kind, deadline)
+        self.fast_from(self.count(), kind) || self.contend(kind, deadline)
+    }
+
+    #[inline]
+    fn write_by(&self, deadline: Option<Deadline>) -> bool {
+        self.fast_write() || self.contend(Kind::Write, deadline)
+    }
+
+    /// Takes the lock as a reader that may not have to be counted.
+    #[inline]
+    fn read_by(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
+        self.fast_read(kind) || self.contend(kind, deadline)
+    }
+
+    /// Takes the lock as the writer at the first try.
+    #[inline(always)]
+    fn fast_write(&self) -> bool {
+        match self.count() {
+            Count(0) => self.fast_alone(Kind::Write),
+            count => self.fast_from(count, Kind::Write),
+        }
+    }
+
+    /// Takes the lock, which nobody has or waits for. What the exchange takes is known
+    /// beforehand: it need not wait for the look at the count.
+    #[inline(always)]
+    fn fast_alone(&self, kind: Kind) -> bool {
+        let free = Count(0);
+        // (R1) Acquire pairs with the Release of those that left before.
+        let took = self.exchange(free, free.entered(kind), Acquire);
+        if took {
+            self.own(kind, free);
+        }
+        took
+    }
+
+    /// Takes the lock as a reader at the first try: by a slot, if the lock is biased.
+    #[inline(always)]
+    fn fast_read(&self, kind: Kind) -> bool {
+        let count = self.count();
+        if count == Count(0) {
+            return self.fast_alone(kind);
+        }
+        count.is_biased() && self.enter_by_slot(count) || self.fast_from(count, kind)
     }
 
     /// Takes the lock at the first try; as a reader, when nobody waits.
-    #[inline]
-    fn fast(&self, kind: Kind) -> bool {
-        let count = self.count();
+    #[inline(always)]
+    fn fast_from(&self, count: Count, kind: Kind) -> bool {
         let Some(taken) = count.taken(kind) else {
             return false;
         };
@@ -539,10 +533,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         true
     }
 
-    /// Takes the lock if it may be taken.
+    /// Takes the lock if it may be taken, once a bias is revoked that keeps the caller out.
     fn take(&self, kind: Kind) -> bool {
-        let Some(before) = self.enter(kind) else {
-            return false;
+        let before = loop {
+            match self.enter(kind) {
+                Ok(before) => break before,
+                Err(count) if count.is_biased() && !kind.reads() => self.revoke(count),
+                Err(_) => return false,
+            }
         };
         self.own(kind, before);
         self.share(kind, before);
@@ -550,13 +548,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Takes the lock, and returns what the count was before.
-    fn enter(&self, kind: Kind) -> Option<Count> {
+    ///
+    /// # Errors
+    /// The count that keeps the caller out.
+    fn enter(&self, kind: Kind) -> Result<Count, Count> {
         loop {
             let count = self.count();
-            let taken = count.taken(kind)?;
+            let taken = count.taken(kind).ok_or(count)?;
             // (R1) Acquire pairs with the Release of those that left before.
             if self.exchange(count, taken, Acquire) {
-                return Some(count);
+                return Ok(count);
             }
         }
     }
@@ -567,7 +568,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         P::took(None);
         match kind {
             Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
-            _ if before.readers() == 0 => self.owner.store(READERS, Relaxed), // a hint
+            // Not stored again and again: the release would wait for that.
+            _ if before.readers() == 0 && self.owner.load(Relaxed) != READERS => {
+                self.owner.store(READERS, Relaxed); // a hint
+            }
             _ => {}
         }
     }

@@ -85,7 +85,7 @@ mod imp {
     }
 
     /// Stores `value` to `word` with release semantics if `guard` holds
-    /// `expected`, as a restartable sequence.
+    /// `expected`, which it reads with acquire semantics, as a restartable sequence.
     ///
     /// # Safety
     /// `area` is the calling thread's registered rseq area.
@@ -103,8 +103,8 @@ mod imp {
         // descriptor (1) is static and says where 3, 4 and 5 are; 5 stands
         // behind the signature that glibc registers. Its address goes to the
         // area's field `rseq_cs` at 8, which is the thread's own; the kernel
-        // clears it. The words are mapped and aligned, being borrowed. A plain
-        // x86 store releases.
+        // clears it. The words are mapped and aligned, being borrowed. Plain
+        // x86 loads acquire, and stores release.
         unsafe {
             asm!(
                 ".pushsection __rseq_cs, \"aw\"",
@@ -329,7 +329,7 @@ mod imp {
     }
 
     /// Stores `value` to `word` with release semantics if `guard` holds
-    /// `expected`, as a restartable sequence.
+    /// `expected`, which it reads with acquire semantics, as a restartable sequence.
     ///
     /// # Safety
     /// `area` is the calling thread's registered rseq area.
@@ -366,7 +366,7 @@ mod imp {
                 "add {scratch}, {scratch}, :lo12:771b",
                 "str {scratch}, [{area}, #8]",
                 "773:",
-                "ldr {scratch:w}, [{guard}]",
+                "ldar {scratch:w}, [{guard}]",
                 "cmp {scratch:w}, {expected:w}",
                 "b.ne {fail}",
                 "stlr {value:w}, [{word}]",

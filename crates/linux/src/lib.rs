@@ -75,6 +75,13 @@ impl<N: Numbers> Platform for Threads<N> {
     fn task(task: TaskId) -> &'static TaskRecord<Self> {
         N::locks(tasks::record(N::dense(task)))
     }
+    #[inline(always)]
+    fn mine() -> &'static TaskRecord<Self> {
+        N::locks(tasks::mine())
+    }
+    fn each_task(show: impl FnMut(&'static TaskRecord<Self>)) {
+        tasks::records().map(N::locks).for_each(show);
+    }
     fn running(task: TaskId) -> Running {
         spin::running(N::dense(task), N::hurries())
     }
@@ -106,6 +113,10 @@ impl<N: Numbers> Platform for Threads<N> {
         } else {
             tasks::KEEPER.with(|keeper| keeper.retakes());
         }
+    }
+    #[inline(always)]
+    fn reads_often(lock: usize) -> bool {
+        tasks::STREAKS.with(|streaks| streaks.reads_often(lock)) && rseq::restarts()
     }
     #[inline(always)]
     fn pace() -> Look {

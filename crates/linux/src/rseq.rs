@@ -97,6 +97,12 @@ fn find_glibc_offset() -> Option<isize> {
     (size >= 20 && offset != 0).then_some(offset)
 }
 
+/// Whether the calling thread has restartable sequences, as far as it has asked.
+#[inline(always)]
+pub fn restarts() -> bool {
+    !AREA.get().is_null()
+}
+
 /// [`lockyard_core::Platform::store_if`].
 #[inline(always)]
 pub fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {

@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use lockyard_core::{TaskId, TaskRecord, keeper::Keeper};
+use lockyard_core::{TaskId, TaskRecord, keeper::Keeper, streaks::Streaks};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::{
@@ -67,6 +67,10 @@ thread_local! {
     static ME: Cell<u32> = const { Cell::new(0) };
     /// The locks that are reserved for the thread. No destructor, either.
     pub static KEEPER: Keeper = const { Keeper::new() };
+    /// The locks that the thread reads again and again. Likewise.
+    pub static STREAKS: Streaks = const { Streaks::new() };
+    /// The record of `ME`.
+    static MINE: Cell<Option<&'static Record>> = const { Cell::new(None) };
     /// The kernel's number, once the table knows it.
     static TID: Cell<u32> = const { Cell::new(0) };
 }
@@ -182,6 +186,12 @@ pub fn me() -> TaskId {
     }
 }
 
+/// The calling thread's record.
+#[inline(always)]
+pub fn mine() -> &'static Record {
+    MINE.get().unwrap_or_else(|| record(me()))
+}
+
 /// The record of a number that some thread has or had.
 #[inline]
 pub fn record(task: TaskId) -> &'static Record {
@@ -228,6 +238,7 @@ fn register() -> TaskId {
     record.parker.store(0, Relaxed); // nobody waits for this task yet
     record.tid.store(asked_tid(), Relaxed); // a hint to others
     ME.set(me.number());
+    MINE.set(Some(record));
     begin_to_keep();
     if on_exit(me) {
         record.whereabouts.begin();
@@ -342,6 +353,7 @@ fn on_exit(me: TaskId) -> bool {
 extern "C" fn on_thread_exit(value: *mut libc::c_void) {
     if let Some(me) = TaskId::new(value.addr() as u32) {
         ME.set(0);
+        MINE.set(None);
         TID.set(0);
         KEEPER.with(|keeper| keeper.begin(false)); // what was reserved for `me` is the next one's
         record(me).tid.store(0, Relaxed); // a hint

@@ -213,6 +213,10 @@ pub type RawRwLock<C = rwsem::Lockless, W = osq::Event> =
 /// assert_eq!(NAMES.read().len(), names.len());
 /// ```
 ///
+/// While nobody writes, its readers come to write to nothing that another thread
+/// writes to; a writer ends that, at the price of a `membarrier`, and it comes back
+/// when the lock has been read for a while.
+///
 /// One reader at a time may be upgradable: it becomes the writer without
 /// letting another write before.
 ///

@@ -286,7 +286,7 @@ impl Rwlock {
             watch::releases(self.key(Mode::Write));
             // SAFETY: the caller is the writer.
             unsafe { self.lock.unlock_write() };
-        } else if self.lock.is_locked() && !self.lock.is_write_locked() {
+        } else if self.lock.may_be_read_by_me() {
             watch::releases(self.key(Mode::Read));
             // SAFETY: the caller is one of the readers, or POSIX leaves open what happens.
             unsafe { self.lock.unlock_read() };

@@ -15,6 +15,7 @@ use fixedbitset::FixedBitSet;
 use lockyard_core::{
     Event,
     keeper::{GRAIN, Keeper},
+    streaks::Streaks,
 };
 
 use crate::{
@@ -107,6 +108,7 @@ pub(crate) struct Task {
     pub(crate) spin: Spin,
     pub(crate) pace: Pace,
     pub(crate) keeper: Keeper,
+    pub(crate) streaks: Streaks,
     spending: Spending,
     pub(crate) before: Spending,
     since: Picos,
@@ -138,6 +140,7 @@ impl Task {
             spin: Spin::default(),
             pace: Pace::default(),
             keeper: Keeper::new(),
+            streaks: Streaks::new(),
             spending: Spending::Ready,
             before: Spending::Compute,
             since: 0,

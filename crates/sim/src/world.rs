@@ -227,6 +227,12 @@ impl Platform for Sim {
         })
     }
 
+    fn each_task(show: impl FnMut(&'static TaskRecord<Self>)) {
+        let tasks = ask(|engine| engine.tasks.len()).unwrap_or(0);
+        let tasks = (1..=tasks as u32).filter_map(TaskId::new);
+        tasks.map(Self::task).for_each(show);
+    }
+
     fn running(task: TaskId) -> Running {
         match ask(|engine| engine.is_off(index(task))).flatten() {
             Some(true) => Running::No,
@@ -272,6 +278,19 @@ impl Platform for Sim {
 
     fn retook() {
         ask(|engine| engine.tasks[engine.active].keeper.retakes());
+    }
+
+    fn reads_often(lock: usize) -> bool {
+        ask(|engine| {
+            let (_, lock) = engine.keeper(lock)?;
+            Some(engine.tasks[engine.active].streaks.reads_often(lock))
+        })
+        .flatten()
+        .unwrap_or(false)
+    }
+
+    fn name_of(lock: usize) -> usize {
+        ask(|engine| engine.keeper(lock).map_or(0, |(_, name)| name)).unwrap_or(0)
     }
 
     fn pace() -> Look {

@@ -36,6 +36,7 @@ pub(crate) struct Limits {
     pub(crate) runs: bool,
     /// Locks are kept by who releases them.
     pub(crate) keeps: bool,
+    pub(crate) biases: bool,
 }
 
 /// Why an execution ended early.
@@ -400,6 +401,8 @@ impl<'a> Execution<'a> {
             }
             Request::Pace => Answer::Bool(self.limits.polls),
             Request::Keeps => Answer::Bool(self.limits.keeps),
+            Request::Biases => Answer::Bool(self.limits.biases),
+            Request::Tasks => Answer::Value(self.threads.len() as u32 - 1),
             Request::Now => Answer::Time(self.threads[thread].now),
             Request::Spawn(body) => {
                 if thread != SETUP || !self.steps.is_empty() {

@@ -346,7 +346,7 @@ impl Execution<'_> {
                 value,
                 guard,
                 expected,
-            } => match memory.test(thread, guard, option, Ordering::Relaxed) {
+            } => match memory.test(thread, guard, option, Ordering::Acquire) {
                 Err(what) => Err(what),
                 Ok(found) if found != expected => Ok(Answer::Bool(false)),
                 Ok(_) => {

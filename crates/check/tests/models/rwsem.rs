@@ -1,5 +1,6 @@
 //! Models of the reader-writer semaphore.
 
+mod bias;
 mod shared;
 mod states;
 

@@ -60,6 +60,10 @@ pub enum Event {
     Bypassed,
     /// A lock that was reserved for a task was taken by another.
     Revoked,
+    /// The readers of a lock no longer count themselves in it.
+    Biased,
+    /// They do again, for another than a reader came.
+    BiasRevoked,
     /// A task that had a lock reserved was asked to release it, and did.
     Recalled,
     /// A spinner gave up: a waiter of a higher priority came.
@@ -90,7 +94,7 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 40] = [
+    pub const ALL: [Event; 42] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
@@ -118,6 +122,8 @@ impl Event {
         Event::TookBack,
         Event::Bypassed,
         Event::Revoked,
+        Event::Biased,
+        Event::BiasRevoked,
         Event::Recalled,
         Event::SpinNotTop,
         Event::Lent,

@@ -16,7 +16,8 @@ use crate::{
 };
 
 // SAFETY: the count word holds readers or a writer, and never both: who enters
-// exchanges a count that it may enter by, with Acquire; who leaves releases.
+// exchanges a count that it may enter by, with Acquire; who leaves releases. Readers
+// that are not in it have one there in their place, until each of them is.
 // Forgetting a guard leaves the lock locked. It may be moved or dropped while
 // it is locked by whoever owns it: then nobody is in its queues. Locking
 // unwinds only before it takes anything, and unlocking only when the caller
@@ -39,7 +40,7 @@ unsafe impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> lock_api::RawRwLock for 
 
     #[inline]
     unsafe fn unlock_shared(&self, _: GuardNoSend) {
-        self.release(Kind::Read, false);
+        self.release_read(false);
     }
 
     #[inline]
@@ -55,7 +56,7 @@ unsafe impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> lock_api::RawRwLock for 
 
     #[inline]
     unsafe fn unlock_exclusive(&self, _: GuardNoSend) {
-        self.release(Kind::Write, false);
+        self.release_write(false);
     }
 
     fn is_locked(&self) -> bool {
@@ -70,11 +71,11 @@ unsafe impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> lock_api::RawRwLock for 
 // SAFETY: as above; a fair unlock differs in who is next.
 unsafe impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLockFair for RawRwLock<P, C, W> {
     unsafe fn unlock_shared_fair(&self, _: GuardNoSend) {
-        self.release(Kind::Read, true);
+        self.release_read(true);
     }
 
     unsafe fn unlock_exclusive_fair(&self, _: GuardNoSend) {
-        self.release(Kind::Write, true);
+        self.release_write(true);
     }
 }
 

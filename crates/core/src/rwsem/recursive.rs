@@ -16,7 +16,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// As [`RawRwLock::try_read`], also with waiters behind the readers.
     #[inline]
     pub fn try_read_recursive(&self) -> bool {
-        self.fast(Kind::Recursive) || self.take(Kind::Recursive)
+        self.fast_read(Kind::Recursive) || self.take(Kind::Recursive)
     }
 
     /// As [`RawRwLock::read`], past those that wait: the caller may be a reader
@@ -27,7 +27,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// As [`RawRwLock::read`].
     #[inline]
     pub fn read_recursive(&self) {
-        self.obtain(Kind::Recursive, None);
+        self.read_by(Kind::Recursive, None);
     }
 
     /// [`RawRwLock::read_recursive`] until `deadline` at the latest, as
@@ -37,6 +37,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// As [`RawRwLock::read_until`].
     #[inline]
     pub fn read_recursive_until(&self, deadline: Deadline) -> bool {
-        self.obtain(Kind::Recursive, Some(deadline))
+        self.read_by(Kind::Recursive, Some(deadline))
     }
 }

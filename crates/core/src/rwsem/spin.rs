@@ -78,7 +78,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 Relaxed, // only a hint: `take` acquires
                 Look::Poll,
                 looks,
-                |count| Count(count).taken(kind).is_some(),
+                |count| Count(count).taken(kind).is_some() || Self::bars(Count(count), kind),
                 || false,
             );
             if free.is_none() {
@@ -181,6 +181,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 }
                 continue;
             }
+            if count.is_biased() {
+                self.revoke(count);
+                continue;
+            }
             if Self::is_unpromised(count) {
                 // Relaxed: what counts is that it is still held.
                 spinner.promised |= self.exchange(count, count.with(SPINNER), Relaxed);
@@ -214,6 +218,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 _ => Spun::Stop,
             };
         }
+    }
+
+    /// Whether it is a bias that keeps the caller out.
+    const fn bars(count: Count, kind: Kind) -> bool {
+        count.is_biased() && !kind.reads()
     }
 
     /// The last look of who promised one: takes the lock if it is free, and
@@ -300,7 +309,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             Relaxed, // only a hint: who takes it acquires
             spinner.look,
             FOREVER,
-            |now| Count(now).is_free() || Self::is_unpromised(Count(now)),
+            |now| {
+                let now = Count(now);
+                now.is_free() || now.is_biased() || Self::is_unpromised(now)
+            },
             || {
                 let now = self.owner();
                 why = if now

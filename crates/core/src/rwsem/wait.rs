@@ -1,14 +1,23 @@
 //! How tasks queue up for a reader-writer semaphore, wait, and give up.
 
 use super::{
-    GRANTED_AND_MORE, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock, SPINNER, WAITERS, WakeCheck,
-    spin::Spun,
+    Count, GRANTED_AND_MORE, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock, SPINNER, WAITERS,
+    WakeCheck, spin::Spun,
 };
 use crate::{
     osq,
     platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
     wait_queue::Entered,
 };
+
+/// What became of who came to queue up.
+enum Tried {
+    /// It has the lock, which had this count.
+    Took(Count),
+    Queued,
+    /// Neither: it is biased, and nobody may wait for it as long as it is.
+    Biased(Count),
+}
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(never)]
@@ -51,13 +60,33 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock or queues up for it, in the gate; then waits. Returns
     /// whether it was taken.
     fn queue_up(&self, me: TaskId, kind: Kind, deadline: Option<Deadline>) -> bool {
-        let taken = self.queue.enter(|queue| {
+        let tried = loop {
+            match self.try_to_queue_up(me, kind) {
+                // Outside the gate: it takes long, and may have waiters to wake.
+                Tried::Biased(count) => self.revoke(count),
+                tried => break tried,
+            }
+        };
+        let Tried::Took(before) = tried else {
+            return self.wait(me, kind, deadline);
+        };
+        self.own(kind, before);
+        self.share(kind, before);
+        true
+    }
+
+    /// Takes the lock or queues up for it, in the gate, unless it is biased.
+    fn try_to_queue_up(&self, me: TaskId, kind: Kind) -> Tried {
+        self.queue.enter(|queue| {
             self.bury(&queue);
             loop {
-                if let Some(before) = self.enter(kind) {
-                    return Some(before);
+                if let Ok(before) = self.enter(kind) {
+                    return Tried::Took(before);
                 }
                 let count = self.count();
+                if count.is_biased() {
+                    return Tried::Biased(count);
+                }
                 // In the gate the mark is current, and who waits first is why
                 // it matters no more whether the rest of the count is.
                 if count.has(WAITERS) {
@@ -70,14 +99,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 }
             }
             Self::push(&queue, me, kind);
-            None
-        });
-        let Some(before) = taken else {
-            return self.wait(me, kind, deadline);
-        };
-        self.own(kind, before);
-        self.share(kind, before);
-        true
+            Tried::Queued
+        })
     }
 
     fn push(queue: &Entered<'_, P>, me: TaskId, kind: Kind) {

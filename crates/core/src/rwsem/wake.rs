@@ -1,6 +1,8 @@
 //! How the reader-writer semaphore is released: who is let in, who is woken,
 //! and who is left to a spinner.
 
+use core::ptr;
+
 use super::{
     Count, GRANTED, GRANTED_AND_MORE, HANDOFF, Kind, MAX_BATCH, OF_WAITERS, OVERFLOW, READER,
     READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck,
@@ -96,14 +98,59 @@ impl Chain {
 }
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
+    /// Releases the lock for a reader, counted or not.
+    #[inline]
+    pub(super) fn release_read(&self, fair: bool) {
+        if self.leave_by_slot() {
+            return;
+        }
+        let (count, alone) = (self.count(), Count(READER));
+        let often = || P::reads_often(ptr::from_ref(self).addr());
+        if count.may_bias() && often() && self.bias() {
+            return;
+        }
+        // (R1) Release pairs with the Acquire of who takes it next.
+        if count != alone || !self.exchange(alone, Count(0), Release) {
+            self.release_counted(fair);
+        }
+    }
+
+    /// Releases the lock for a reader that has company, or is waited for.
+    #[inline(never)]
+    fn release_counted(&self, fair: bool) {
+        let count = self.count();
+        let uncounted = count.has_slots() && count.counted_readers() == 0;
+        if !uncounted || !self.leave_by_slot_of_another() {
+            self.release_from(count, Kind::Read, fair);
+        }
+    }
+
+    /// Releases the lock for the writer.
+    #[inline]
+    pub(super) fn release_write(&self, fair: bool) {
+        let (count, alone) = (self.count(), Count(WRITER));
+        let part = self.part(Kind::Write, count);
+        self.owner.store(0, Relaxed); // a hint
+        // As in `fast_alone`.
+        // (R1) Release pairs with the Acquire of who takes it next.
+        if count != alone || !self.exchange(alone, Count(0), Release) {
+            self.release_part(count, part, fair);
+        }
+    }
+
     /// Releases the lock. With `fair`, who is let in next is the first waiter.
     #[inline]
     pub(super) fn release(&self, kind: Kind, fair: bool) {
-        let count = self.count();
-        let part = self.part(kind, count);
-        if kind == Kind::Write {
-            self.owner.store(0, Relaxed); // a hint
-        }
+        self.release_from(self.count(), kind, fair);
+    }
+
+    #[inline(always)]
+    fn release_from(&self, count: Count, kind: Kind, fair: bool) {
+        self.release_part(count, self.part(kind, count), fair);
+    }
+
+    #[inline(always)]
+    fn release_part(&self, count: Count, part: u32, fair: bool) {
         let after = Count(count.0 - part);
         let skip = Self::may_skip(after) && !fair && !C::TRIES_GATE;
         // (R1) Release pairs with the Acquire of who takes it next.
@@ -120,7 +167,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let (part, holds) = match kind {
             Kind::Read | Kind::Recursive => {
                 let upgradable = u32::from(count.has(UPGRADABLE));
-                (READER, count.readers() > upgradable)
+                (READER, count.counted_readers() > upgradable)
             }
             Kind::Upgradable => (READER | UPGRADABLE, count.has(UPGRADABLE)),
             Kind::Write | Kind::Upgrade => (WRITER, self.is_mine()),
@@ -138,7 +185,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     #[cold]
-    fn release_slow(&self, part: u32, fair: bool) {
+    pub(super) fn release_slow(&self, part: u32, fair: bool) {
         loop {
             let count = self.count();
             let after = Count(count.0 - part);

@@ -11,7 +11,7 @@ use lockyard_sim::{Sim, name, note};
 use super::deadline;
 use crate::explore::{Sections, Subject};
 
-const RWSEM: &[&str] = &["count", "owner", "front", "gate", "osq"];
+const RWSEM: &[&str] = &["count", "owner", "front", "gate", "osq", "rest"];
 
 /// A rwsem: read, written, upgraded, downgraded, tried, with deadlines, released
 /// fairly.

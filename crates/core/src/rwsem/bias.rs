@@ -1,0 +1,411 @@
+//! Readers of a biased lock, who are not in its count.
+//!
+//! After BRAVO (D. Dice, A. Kogan, ATC 2019): while nobody writes, a reader says in a
+//! place of its own that it reads, and a writer looks there before it goes on. There
+//! each reader fences; here the writer quiesces.
+//!
+//! The count has one reader for all of them, the *virtual reader*. What it stands for
+//! are the slots of the tasks that name the lock. The mark above the readers goes
+//! round: from 0 to [`BIASING`], [`BIASED`], [`REVOKING`] and 0. Whoever takes it from
+//! 0, a reader that was about to leave, leaves its own part of the count to the virtual
+//! reader; whoever takes it to `REVOKING` releases that.
+//!
+//! | reader (B1) | who revokes (B1) |
+//! |---|---|
+//! | test: the count is unchanged, and biased | count: from `BIASED` to `REVOKING` |
+//! | its slot: the lock; or 0, as it leaves | quiesce; then each slot that names the lock |
+//!
+//! Test and store are one `store_if`. So after the quiesce nobody comes by a slot any
+//! more, and who leaves one exchanges it. Whom the revoker finds it counts, and tells so
+//! by exchanging its slot, too: from then on this is a reader like any other, and
+//! leaves as such. Nobody waits for anybody.
+//!
+//! | reader (B2) | who revokes (B2) |
+//! |---|---|
+//! | slot: exchanged for 0, Release; it has left | count: a reader more; slot: `COUNTED`, Release |
+//! | or failed, Acquire: count: a reader less | or failed, Acquire: count: a reader less |
+//!
+//! What readers did happens before the revoker's release of the virtual reader, for it
+//! acquires what it finds in their slots (B2). What was written before a biased reader
+//! comes happens before its test, which acquires (R1): from a release of a writer to the
+//! test the count changed by read-modify-writes alone.
+//!
+//! No wake-up is lost: `WAITERS` is never set in a count that is biased, nor `BIASED` in
+//! one with `WAITERS`. So a reader that leaves its slot by a store owes nobody anything,
+//! and touches the lock no more; who is counted leaves like others; and the virtual
+//! reader is released like another. A writer that spins takes `BIASED` for its turn
+//! to revoke, whenever it sees it, and who would queue up revokes first.
+//!
+//! In a fork's child, slots of threads that are gone name the lock for ever, as such
+//! readers stay in the count. So does the virtual reader whom a thread was about to
+//! release or to make, that is gone.
+//!
+//! # Stale slots
+//!
+//! A slot may name a lock that was dropped or moved while a guard of it was forgotten.
+//! A lock that later lies there must not take it for a reader. Nor does it: only in
+//! `BIASED` and `REVOKING` can a slot name a reader that is not counted. So who leaves in
+//! another state, by a slot, has found a stale one; and `BIASING` wipes all of them.
+//!
+//! # The names of locks
+//!
+//! A slot has two words, for addresses are longer than one. The `region` of a slot seldom
+//! changes: it belongs to the task, and while somebody visits the slots it must not
+//! change, lest that one exchanges the slot for another lock of the same `lock` word.
+//!
+//! | task (B3) | visitor (B3) |
+//! |---|---|
+//! | `region`: another; fence; is there a visitor? then back | visitors + 1; fence; `region`: mine? then exchange `lock` |
+
+use core::ptr;
+
+use super::{Count, OF_WAITERS, OVERFLOW, READER, RawRwLock, WakeCheck};
+use crate::{
+    osq,
+    platform::{Event, Ordering::*, Platform, Word},
+};
+
+/// States of the mark above the readers, which goes round by steps.
+pub(super) const STEP: u32 = OVERFLOW << 1;
+/// A reader wipes stale slots.
+const BIASING: u32 = STEP;
+/// Readers come and go by their slots.
+pub(super) const BIASED: u32 = 2 * STEP;
+/// Those that are there are counted.
+const REVOKING: u32 = 3 * STEP;
+pub(super) const STATE: u32 = REVOKING;
+
+/// Locks that a task reads at a time as one of a biased lock's readers; of others it is
+/// an ordinary reader.
+const SLOTS: usize = 4;
+
+/// Marks of a slot: it names a lock; its reader is in the lock's count by now.
+const NAMES: u32 = 1;
+const COUNTED: u32 = 2;
+const NAME_SHIFT: u32 = 2;
+/// The alignment of a lock says nothing.
+const ALIGN_SHIFT: u32 = 3;
+
+/// A revoked bias does not come back before this many times the time that revoking it
+/// took.
+const PAYS: u32 = 32;
+/// Times of rest are powers of two of these, in microseconds; the first, and the longest:
+/// half a millisecond, and a second.
+const GRAIN_MICROS: u32 = 64;
+const SHORTEST: u32 = 3;
+const LONGEST: u32 = 14;
+/// Powers that a bias adds which was revoked before it had lasted as long as the rest
+/// before it; another takes one away.
+const DEARER: u32 = 3;
+
+/// What a slot says of the lock that it names.
+#[derive(Clone, Copy)]
+struct Name {
+    lock: u32,
+    region: u32,
+}
+
+impl Name {
+    #[inline(always)]
+    const fn of(address: u64) -> Self {
+        let place = address >> ALIGN_SHIFT;
+        Self {
+            lock: (place as u32) << NAME_SHIFT | NAMES,
+            region: (place >> (u32::BITS - NAME_SHIFT)) as u32 + 1, // not 0
+        }
+    }
+}
+
+/// Where a task says that it reads.
+struct Slot<P: Platform> {
+    /// The low part of the lock's name, and the marks; 0 when there is none.
+    lock: P::U32,
+    /// The high part, of the lock or of the last one; 0 before the first.
+    region: P::U32,
+}
+
+impl<P: Platform> Slot<P> {
+    /// Whether it names the lock; its own task asks.
+    #[inline(always)]
+    fn names(&self, name: Name) -> bool {
+        self.lock.load(Relaxed) | COUNTED == name.lock | COUNTED // its task's own
+            && self.region.load(Relaxed) == name.region // likewise
+    }
+
+    #[inline(always)]
+    fn is_free_in(&self, region: u32) -> bool {
+        self.lock.load(Relaxed) == 0 && self.region.load(Relaxed) == region // likewise
+    }
+}
+
+/// The slots of a task, on lines that others write to only to revoke a bias.
+#[repr(align(128))]
+pub(crate) struct Slots<P: Platform> {
+    slots: [Slot<P>; SLOTS],
+    /// Those in use but for the first one's; the task's own.
+    others: P::U32,
+    /// Who is about to exchange a slot.
+    visitors: P::U32,
+}
+
+impl<P: Platform> Slots<P> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            slots: [const {
+                Slot {
+                    lock: P::U32::ZERO,
+                    region: P::U32::ZERO,
+                }
+            }; SLOTS],
+            others: P::U32::ZERO,
+            visitors: P::U32::ZERO,
+        }
+    }
+
+    /// A free slot whose region is that of the lock.
+    fn free(&self, name: Name) -> Option<usize> {
+        let free_in = |region| self.slots.iter().position(|slot| slot.is_free_in(region));
+        free_in(name.region).or_else(|| {
+            let free = |slot: &Slot<P>| slot.lock.load(Relaxed) == 0; // its task's own
+            let at = free_in(0).or_else(|| self.slots.iter().position(free))?;
+            self.rebind(&self.slots[at], name.region).then_some(at)
+        })
+    }
+
+    /// Changes the region of a free slot, unless there is a visitor.
+    fn rebind(&self, slot: &Slot<P>, region: u32) -> bool {
+        let before = slot.region.load(Relaxed); // its task's own
+        slot.region.store(region, Relaxed); // (B3) by the fence
+        P::fence();
+        let alone = before == 0 || self.visitors.load(Relaxed) == 0; // (B3) by the fence
+        if !alone {
+            slot.region.store(before, Relaxed); // as before
+        }
+        alone
+    }
+
+    /// One more or less of the slots but the first.
+    fn count_others(&self, at: usize, change: u32) {
+        if at > 0 {
+            let others = self.others.load(Relaxed); // its task's own
+            self.others.store(others.wrapping_add(change), Relaxed); // likewise
+        }
+    }
+
+    /// Shows a visitor the slots that name the lock, and are not counted: words to
+    /// exchange.
+    fn visit(&self, name: Name, mut visitor: impl FnMut(&P::U32)) {
+        for slot in &self.slots {
+            // (B2) Acquire: what a reader did that has left.
+            if slot.lock.load(Acquire) != name.lock {
+                continue;
+            }
+            self.visitors.fetch_add(1, Relaxed); // (B3) by the fence
+            P::fence();
+            if slot.region.load(Relaxed) == name.region {
+                visitor(&slot.lock);
+            }
+            // (B3) Release: the exchange is done.
+            self.visitors.fetch_add(1u32.wrapping_neg(), Release);
+        }
+    }
+}
+
+/// Since when a lock is biased or rests, and how long it rests: a power of two, below.
+#[derive(Clone, Copy)]
+struct Rest(u32);
+
+impl Rest {
+    const POWER: u32 = GRAIN_MICROS - 1;
+
+    const fn power(self) -> u32 {
+        self.0 & Self::POWER
+    }
+
+    /// Whether the bias may come back; or, while it is there, whether it has paid.
+    fn is_over<P: Platform>(self) -> bool {
+        self.0 == 0 || P::elapsed(self.0 & !Self::POWER, GRAIN_MICROS << self.power())
+    }
+
+    fn from_now<P: Platform>(power: u32) -> Self {
+        Self(P::stamp() & !Self::POWER | power)
+    }
+
+    /// After a bias that was revoked in so many microseconds.
+    fn after(self, paid: bool, micros: u32) -> u32 {
+        let power = match paid {
+            true => self.power().saturating_sub(1),
+            false => self.power() + DEARER,
+        };
+        let least = (micros.saturating_mul(PAYS) / GRAIN_MICROS).max(1).ilog2() + 1;
+        power.max(least).clamp(SHORTEST, LONGEST)
+    }
+}
+
+impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
+    #[inline(always)]
+    fn name(&self) -> Name {
+        Name::of(P::name_of(ptr::from_ref(self).addr()) as u64)
+    }
+
+    /// Lets the caller in by a slot: the count says that the lock is biased.
+    #[inline(always)]
+    pub(super) fn enter_by_slot(&self, count: Count) -> bool {
+        let (name, mine) = (self.name(), &P::mine().slots);
+        if !mine.slots[0].is_free_in(name.region) {
+            return self.enter_by_any_slot(count);
+        }
+        // (B1), (R1)
+        P::try_store_if(&mine.slots[0].lock, name.lock, &self.count, count.0)
+    }
+
+    #[cold]
+    fn enter_by_any_slot(&self, count: Count) -> bool {
+        let (name, mine) = (self.name(), &P::mine().slots);
+        let Some(at) = mine.free(name) else {
+            return false;
+        };
+        // (B1), (R1)
+        let entered = P::try_store_if(&mine.slots[at].lock, name.lock, &self.count, count.0);
+        if entered {
+            mine.count_others(at, 1);
+        }
+        entered
+    }
+
+    /// Lets the caller out by its slot, if it has one that stands for it.
+    #[inline(always)]
+    pub(super) fn leave_by_slot(&self) -> bool {
+        let (name, mine) = (self.name(), &P::mine().slots);
+        let first = mine.slots[0].names(name);
+        if !first && mine.others.load(Relaxed) == 0 {
+            return false; // the word is the caller's own
+        }
+        let count = self.count();
+        // (B1), (B2); a slot that is counted is not in use while the lock is biased
+        first
+            && count.is_biased()
+            && mine.slots[0].lock.load(Relaxed) == name.lock
+            && P::try_store_if(&mine.slots[0].lock, 0, &self.count, count.0)
+            || self.leave_by_any_slot()
+    }
+
+    #[cold]
+    fn leave_by_any_slot(&self) -> bool {
+        let (name, mine) = (self.name(), &P::mine().slots);
+        let Some(at) = mine.slots.iter().position(|slot| slot.names(name)) else {
+            return false;
+        };
+        mine.count_others(at, 1u32.wrapping_neg());
+        // (B2) Acquire: who revoked has told all that it counted.
+        let stands = Count(self.count.load(Acquire)).has_slots();
+        let word = &mine.slots[at].lock;
+        // (B2) Release: I have left; Acquire: I am counted.
+        match word.compare_exchange(name.lock, 0, Release, Acquire) {
+            Ok(_) => stands,
+            Err(_) => {
+                word.store(0, Relaxed); // the caller's own again
+                false
+            }
+        }
+    }
+
+    /// A reader is about to leave, and the lock is read again and again: it leaves its
+    /// part to the virtual reader, if the lock is not to rest. Returns whether it left.
+    #[cold]
+    pub(super) fn bias(&self) -> bool {
+        let rest = Rest(self.rest.load(Relaxed)); // a hint
+        let count = self.count();
+        if !rest.is_over::<P>()
+            || !count.may_bias()
+            // Relaxed: it keeps others from doing the same, and tells nothing.
+            || !self.exchange(count, count.next(), Relaxed)
+        {
+            return false;
+        }
+        let name = self.name();
+        P::each_task(|task| {
+            task.slots.visit(name, |word| {
+                word.compare_exchange(name.lock, 0, Relaxed, Relaxed).ok(); // nobody's
+            });
+        });
+        self.rest
+            .store(Rest::from_now::<P>(rest.power()).0, Relaxed); // a hint
+        loop {
+            let count = self.count();
+            if count.has(OF_WAITERS) {
+                self.count.fetch_add(BIASING.wrapping_neg(), Relaxed); // as before
+                return false;
+            }
+            // (R1) Release: the caller's part is the virtual reader's.
+            if self.exchange(count, count.next(), Release) {
+                P::event(Event::Biased);
+                return true;
+            }
+        }
+    }
+
+    /// Who needs the lock without readers, or is to wait for it, ends a bias, and looks
+    /// again.
+    #[cold]
+    pub(super) fn revoke(&self, count: Count) {
+        let began = P::stamp();
+        // Relaxed: the quiesce orders it.
+        if !self.exchange(count, count.next(), Relaxed) {
+            return; // another does, or a reader came or went
+        }
+        P::quiesce(); // (B1)
+        let name = self.name();
+        P::each_task(|task| task.slots.visit(name, |word| self.count_in(word, name)));
+        let rest = Rest(self.rest.load(Relaxed)); // a hint
+        let micros = P::stamp().wrapping_sub(began);
+        let power = rest.after(rest.is_over::<P>(), micros);
+        self.rest.store(Rest::from_now::<P>(power).0, Relaxed); // a hint
+        P::event(Event::BiasRevoked);
+        self.release_slow(READER | REVOKING, false);
+    }
+
+    /// Counts a reader that has said in a slot that it reads, unless it has left.
+    fn count_in(&self, word: &P::U32, name: Name) {
+        self.count.fetch_add(READER, Relaxed); // (B2) publishes it
+        // (B2) Release: it is counted; Acquire: it has left.
+        let told = word.compare_exchange(name.lock, name.lock | COUNTED, Release, Acquire);
+        if told.is_err() {
+            // Nobody waits for this: the virtual reader is still there.
+            self.count.fetch_add(READER.wrapping_neg(), Relaxed);
+        }
+    }
+
+    /// Whether a slot of the caller's names the lock.
+    #[inline]
+    pub(super) fn has_slot(&self) -> bool {
+        let name = self.name();
+        P::mine().slots.slots.iter().any(|slot| slot.names(name))
+    }
+
+    /// Whether a slot says that its task reads: a snapshot.
+    #[cold]
+    pub(super) fn is_read_by_slot(&self) -> bool {
+        let (name, mut is_read) = (self.name(), false);
+        P::each_task(|task| task.slots.visit(name, |_| is_read = true));
+        is_read
+    }
+
+    /// Releases the lock for a reader that has said in another task's slot that it reads:
+    /// of a thread that is about to end, and has got another number for that. Returns
+    /// whether there was one.
+    #[cold]
+    pub(super) fn leave_by_slot_of_another(&self) -> bool {
+        let (name, mut left) = (self.name(), false);
+        P::each_task(|task| {
+            task.slots.visit(name, |word| {
+                // (B2) as its own task's
+                left = left
+                    || word
+                        .compare_exchange(name.lock, 0, Release, Relaxed)
+                        .is_ok();
+            });
+        });
+        left
+    }
+}
