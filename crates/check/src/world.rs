@@ -128,7 +128,7 @@ impl Platform for Check {
     /// As [`Explorer::biasing`] says.
     ///
     /// [`Explorer::biasing`]: crate::Explorer::biasing
-    fn reads_often(_lock: usize) -> bool {
+    fn may_bias() -> bool {
         matches!(ask(Request::Biases), Answer::Bool(true))
     }
 

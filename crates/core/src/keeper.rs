@@ -32,6 +32,9 @@ const TIMED: u32 = 8;
 const EARNS: u32 = 64;
 const EARNS_AT_MOST: u32 = 1 << 16;
 
+/// Reads that pay for a look whether a lock had best be biased.
+const SAMPLED: u32 = 64;
+
 /// Acquisitions that pay for a revocation: some microseconds, at some
 /// nanoseconds each.
 const PAYS: u32 = 1 << 10;
@@ -108,6 +111,12 @@ impl Keeper {
     #[inline(always)]
     pub fn took(&self) -> u32 {
         self.took.get().wrapping_add(self.retook.get())
+    }
+
+    /// Whether this is one of every [`SAMPLED`] locks that the task takes.
+    #[inline(always)]
+    pub fn is_sampled(&self) -> bool {
+        self.took.get().is_multiple_of(SAMPLED)
     }
 
     /// [`Platform::keeps`](crate::Platform::keeps).

@@ -18,7 +18,6 @@ pub mod pimutex;
 pub mod platform;
 pub mod rtmutex;
 pub mod rwsem;
-pub mod streaks;
 mod wait_queue;
 
 pub use condvar::Condvar;

@@ -229,11 +229,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn retook() {}
 
-    /// The calling task, a reader of the lock, is about to leave it. Whether the lock is
-    /// read again and again, so that its readers had best not write to it. Any answer is
-    /// sound.
+    /// Whether the calling task, a reader that is about to leave a lock, may look whether
+    /// its readers had best not write to it: now and then, for a look takes some time. Any
+    /// answer is sound.
     #[inline(always)]
-    fn reads_often(_lock: usize) -> bool {
+    fn may_bias() -> bool {
         false
     }
 

@@ -241,7 +241,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     ///
     /// # Panics
     /// When the caller is the writer, or there are 2^24 - 1 readers already.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self) {
         self.read_by(Kind::Read, None);
     }
@@ -481,9 +481,23 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Takes the lock as a reader that may not have to be counted.
-    #[inline]
+    #[inline(always)]
     fn read_by(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
-        self.fast_read(kind) || self.contend(kind, deadline)
+        let count = self.count();
+        self.fast_slot(count) || self.read_counted(count, kind, deadline)
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[inline(never)]
+    fn read_counted(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
+        self.fast_count(count, kind) || self.contend(kind, deadline)
+    }
+
+    /// Takes the lock as a reader at the first try.
+    #[inline]
+    fn fast_read(&self, kind: Kind) -> bool {
+        let count = self.count();
+        self.fast_slot(count) || self.fast_count(count, kind)
     }
 
     /// Takes the lock as the writer at the first try.
@@ -508,14 +522,19 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         took
     }
 
-    /// Takes the lock as a reader at the first try: by a slot, if the lock is biased.
+    /// Takes the lock as a reader by a slot, if the lock is biased.
     #[inline(always)]
-    fn fast_read(&self, kind: Kind) -> bool {
-        let count = self.count();
-        if count == Count(0) {
-            return self.fast_alone(kind);
+    fn fast_slot(&self, count: Count) -> bool {
+        count.is_biased() && self.enter_by_slot(count)
+    }
+
+    /// Takes the lock as a reader at the first try, and is counted.
+    #[inline(always)]
+    fn fast_count(&self, count: Count, kind: Kind) -> bool {
+        match count {
+            Count(0) => self.fast_alone(kind),
+            count => self.fast_from(count, kind),
         }
-        count.is_biased() && self.enter_by_slot(count) || self.fast_from(count, kind)
     }
 
     /// Takes the lock at the first try; as a reader, when nobody waits.

@@ -115,8 +115,8 @@ impl<N: Numbers> Platform for Threads<N> {
         }
     }
     #[inline(always)]
-    fn reads_often(lock: usize) -> bool {
-        tasks::STREAKS.with(|streaks| streaks.reads_often(lock)) && rseq::restarts()
+    fn may_bias() -> bool {
+        tasks::KEEPER.with(Keeper::is_sampled) && rseq::restarts()
     }
     #[inline(always)]
     fn pace() -> Look {

@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use lockyard_core::{TaskId, TaskRecord, keeper::Keeper, streaks::Streaks};
+use lockyard_core::{TaskId, TaskRecord, keeper::Keeper};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::{
@@ -67,8 +67,6 @@ thread_local! {
     static ME: Cell<u32> = const { Cell::new(0) };
     /// The locks that are reserved for the thread. No destructor, either.
     pub static KEEPER: Keeper = const { Keeper::new() };
-    /// The locks that the thread reads again and again. Likewise.
-    pub static STREAKS: Streaks = const { Streaks::new() };
     /// The record of `ME`.
     static MINE: Cell<Option<&'static Record>> = const { Cell::new(None) };
     /// The kernel's number, once the table knows it.

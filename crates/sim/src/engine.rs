@@ -15,7 +15,6 @@ use fixedbitset::FixedBitSet;
 use lockyard_core::{
     Event,
     keeper::{GRAIN, Keeper},
-    streaks::Streaks,
 };
 
 use crate::{
@@ -108,7 +107,6 @@ pub(crate) struct Task {
     pub(crate) spin: Spin,
     pub(crate) pace: Pace,
     pub(crate) keeper: Keeper,
-    pub(crate) streaks: Streaks,
     spending: Spending,
     pub(crate) before: Spending,
     since: Picos,
@@ -140,7 +138,6 @@ impl Task {
             spin: Spin::default(),
             pace: Pace::default(),
             keeper: Keeper::new(),
-            streaks: Streaks::new(),
             spending: Spending::Ready,
             before: Spending::Compute,
             since: 0,

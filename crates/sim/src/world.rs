@@ -280,12 +280,10 @@ impl Platform for Sim {
         ask(|engine| engine.tasks[engine.active].keeper.retakes());
     }
 
-    fn reads_often(lock: usize) -> bool {
+    fn may_bias() -> bool {
         ask(|engine| {
-            let (_, lock) = engine.keeper(lock)?;
-            Some(engine.tasks[engine.active].streaks.reads_often(lock))
+            engine.costs.user_space.is_some() && engine.tasks[engine.active].keeper.is_sampled()
         })
-        .flatten()
         .unwrap_or(false)
     }
 

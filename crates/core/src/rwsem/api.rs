@@ -27,7 +27,7 @@ unsafe impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> lock_api::RawRwLock for 
     type SharedGuard = GuardNoSend;
     type ExclusiveGuard = GuardNoSend;
 
-    #[inline]
+    #[inline(always)]
     fn lock_shared(&self) -> GuardNoSend {
         self.read();
         GuardNoSend::new()
@@ -38,7 +38,7 @@ unsafe impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> lock_api::RawRwLock for 
         self.try_read().then(GuardNoSend::new)
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn unlock_shared(&self, _: GuardNoSend) {
         self.release_read(false);
     }

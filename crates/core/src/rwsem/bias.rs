@@ -273,26 +273,23 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         entered
     }
 
-    /// Lets the caller out by its slot, if it has one that stands for it.
+    /// Lets the caller out by its first slot, if that stands for it in a biased lock.
     #[inline(always)]
-    pub(super) fn leave_by_slot(&self) -> bool {
-        let (name, mine) = (self.name(), &P::mine().slots);
-        let first = mine.slots[0].names(name);
-        if !first && mine.others.load(Relaxed) == 0 {
-            return false; // the word is the caller's own
-        }
-        let count = self.count();
-        // (B1), (B2); a slot that is counted is not in use while the lock is biased
-        first
-            && count.is_biased()
-            && mine.slots[0].lock.load(Relaxed) == name.lock
-            && P::try_store_if(&mine.slots[0].lock, 0, &self.count, count.0)
-            || self.leave_by_any_slot()
+    pub(super) fn leave_by_first_slot(&self, count: Count) -> bool {
+        let (name, slot) = (self.name(), &P::mine().slots.slots[0]);
+        count.is_biased()
+            && slot.lock.load(Relaxed) == name.lock // its task's own; and not counted
+            && slot.region.load(Relaxed) == name.region // its task's own
+            // (B1), (B2)
+            && P::try_store_if(&slot.lock, 0, &self.count, count.0)
     }
 
-    #[cold]
-    fn leave_by_any_slot(&self) -> bool {
+    /// Lets the caller out by its slot, if it has one that stands for it.
+    pub(super) fn leave_by_slot(&self) -> bool {
         let (name, mine) = (self.name(), &P::mine().slots);
+        if mine.slots[0].lock.load(Relaxed) == 0 && mine.others.load(Relaxed) == 0 {
+            return false; // both are the caller's own
+        }
         let Some(at) = mine.slots.iter().position(|slot| slot.names(name)) else {
             return false;
         };

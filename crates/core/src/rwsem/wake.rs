@@ -1,8 +1,6 @@
 //! How the reader-writer semaphore is released: who is let in, who is woken,
 //! and who is left to a spinner.
 
-use core::ptr;
-
 use super::{
     Count, GRANTED, GRANTED_AND_MORE, HANDOFF, Kind, MAX_BATCH, OF_WAITERS, OVERFLOW, READER,
     READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck,
@@ -99,14 +97,22 @@ impl Chain {
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Releases the lock for a reader, counted or not.
-    #[inline]
+    #[inline(always)]
     pub(super) fn release_read(&self, fair: bool) {
+        let count = self.count();
+        if !self.leave_by_first_slot(count) {
+            self.release_read_slow(count, fair);
+        }
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[inline(never)]
+    fn release_read_slow(&self, count: Count, fair: bool) {
         if self.leave_by_slot() {
             return;
         }
-        let (count, alone) = (self.count(), Count(READER));
-        let often = || P::reads_often(ptr::from_ref(self).addr());
-        if count.may_bias() && often() && self.bias() {
+        let alone = Count(READER);
+        if count.may_bias() && P::may_bias() && self.bias() {
             return;
         }
         // (R1) Release pairs with the Acquire of who takes it next.
