@@ -16,7 +16,8 @@
 //!
 //! All four are in one order: either the thread that ends sees the reader, or the reader
 //! sees no area. A thread that locks again after that has no area for others to see, for
-//! nobody might tell it that it ends. `tests/spin.rs` unmaps stacks under readers.
+//! nobody might tell it that it ends. The test below has one end while another looks;
+//! `tests/spin.rs` unmaps stacks.
 
 use std::{
     cell::Cell,
@@ -86,19 +87,57 @@ impl Whereabouts {
         if mine.is_null() {
             return false;
         }
+        self.look(|theirs| {
+            // SAFETY: mine is there as long as I am, and theirs, if there is one, until it
+            // has seen me leave. Both are registered: at 4 there is an aligned u32, which
+            // the kernel alone writes.
+            let cpu = |area: *mut u8| unsafe {
+                AtomicU32::from_ptr(area.add(4).cast()).load(Relaxed) // a hint
+            };
+            !theirs.is_null() && cpu(mine) == cpu(theirs)
+        })
+    }
+
+    /// Looks at the area, which is there for as long, or null.
+    fn look<T>(&self, look: impl FnOnce(*mut u8) -> T) -> T {
         self.readers.fetch_add(1, SeqCst); // (W1)
-        let theirs = self.area.load(SeqCst); // (W1)
-        let here = !theirs.is_null() && {
-            // SAFETY: mine is there as long as I am, and theirs until it has seen me
-            // leave. Both are registered: at 4 there is an aligned u32, which the kernel
-            // alone writes.
-            let cpus = [mine, theirs].map(|area| unsafe {
-                let cpu = AtomicU32::from_ptr(area.add(4).cast());
-                cpu.load(Relaxed) // a hint
-            });
-            cpus[0] == cpus[1]
-        };
+        let seen = look(self.area.load(SeqCst)); // (W1)
         self.readers.fetch_sub(1, Release); // (W2)
-        here
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn who_ends_waits_for_who_looks() {
+        let mut area = [0u8; 32];
+        let place = Whereabouts {
+            area: AtomicPtr::new(area.as_mut_ptr()),
+            readers: AtomicU32::new(0),
+        };
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            place.look(|area| {
+                assert!(!area.is_null());
+                scope.spawn(|| {
+                    place.end();
+                    ended.store(true, SeqCst);
+                    rseq::init_thread();
+                    place.begin();
+                });
+                thread::sleep(Duration::from_millis(20));
+                assert!(!ended.load(SeqCst));
+            });
+        });
+        assert!(ended.load(SeqCst));
+        assert!(
+            place.look(|area| area.is_null()),
+            "it has ended, and locked again"
+        );
     }
 }

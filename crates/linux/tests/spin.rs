@@ -5,7 +5,7 @@ mod alone;
 
 use std::{
     ffi::c_void,
-    ptr,
+    hint, ptr,
     sync::{
         atomic::{
             AtomicBool, AtomicU32,
@@ -114,28 +114,26 @@ fn who_looks_where_a_thread_is_finds_its_area() {
         done: AtomicBool::new(false),
     };
 
-    /// Has a number, and is looked at.
+    /// Has a number, and ends when it has been looked at, or after half a millisecond.
     extern "C" fn live(_: *mut c_void) -> *mut c_void {
         LOOKED.task.store(Linux::me().number(), Release); // what its record says
-        wait_for_looks();
+        let looks = LOOKED.times.load(Relaxed);
+        let looked = || LOOKED.times.load(Relaxed).wrapping_sub(looks) >= 2;
+        (0..20_000).find(|_| {
+            hint::spin_loop();
+            looked()
+        });
         ptr::null_mut()
-    }
-    fn wait_for_looks() {
-        let before = LOOKED.times.load(Relaxed);
-        while LOOKED.times.load(Relaxed).wrapping_sub(before) < 2 {
-            thread::yield_now();
-        }
     }
 
     let _alone = Alone::begin();
     let looker = thread::spawn(|| {
         Linux::me();
-        while !LOOKED.done.load(Relaxed) {
-            let Some(task) = TaskId::new(LOOKED.task.load(Acquire)) else {
-                continue;
-            };
-            first_look(task);
-            LOOKED.times.fetch_add(1, Relaxed);
+        while LOOKED.times.load(Relaxed) == 0 || !LOOKED.done.load(Relaxed) {
+            if let Some(task) = TaskId::new(LOOKED.task.load(Acquire)) {
+                first_look(task);
+                LOOKED.times.fetch_add(1, Relaxed);
+            }
         }
     });
     for _ in 0..ROUNDS {
