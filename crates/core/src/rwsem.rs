@@ -100,6 +100,7 @@
 mod api;
 mod bias;
 mod count;
+mod enter;
 mod recursive;
 mod spin;
 mod wait;
@@ -112,7 +113,7 @@ use count::{Count, Kind};
 
 use crate::{
     osq::{self, Osq},
-    platform::{Deadline, Event, Ordering::*, Platform, TaskId, Word},
+    platform::{Deadline, Ordering::*, Platform, Word},
     wait_queue::WaitQueue,
 };
 
@@ -468,150 +469,5 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.count
             .compare_exchange(from.0, to.0, order, Relaxed) // who fails looks again
             .is_ok()
-    }
-
-    #[inline]
-    fn obtain(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
-        self.fast_from(self.count(), kind) || self.contend(kind, deadline)
-    }
-
-    #[inline]
-    fn write_by(&self, deadline: Option<Deadline>) -> bool {
-        self.fast_write() || self.contend(Kind::Write, deadline)
-    }
-
-    /// Takes the lock as a reader that may not have to be counted.
-    #[inline(always)]
-    fn read_by(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
-        let count = self.count();
-        self.fast_slot(count) || self.read_counted(count, kind, deadline)
-    }
-
-    /// Of its own, so that what stands in the caller's code is small.
-    #[inline(never)]
-    fn read_counted(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
-        self.fast_count(count, kind) || self.contend(kind, deadline)
-    }
-
-    /// Takes the lock as a reader at the first try.
-    #[inline]
-    fn fast_read(&self, kind: Kind) -> bool {
-        let count = self.count();
-        self.fast_slot(count) || self.fast_count(count, kind)
-    }
-
-    /// Takes the lock as the writer at the first try.
-    #[inline(always)]
-    fn fast_write(&self) -> bool {
-        match self.count() {
-            Count(0) => self.fast_alone(Kind::Write),
-            count => self.fast_from(count, Kind::Write),
-        }
-    }
-
-    /// Takes the lock, which nobody has or waits for. What the exchange takes is known
-    /// beforehand: it need not wait for the look at the count.
-    #[inline(always)]
-    fn fast_alone(&self, kind: Kind) -> bool {
-        let free = Count(0);
-        // (R1) Acquire pairs with the Release of those that left before.
-        let took = self.exchange(free, free.entered(kind), Acquire);
-        if took {
-            self.own(kind, free);
-        }
-        took
-    }
-
-    /// Takes the lock as a reader by a slot, if the lock is biased.
-    #[inline(always)]
-    fn fast_slot(&self, count: Count) -> bool {
-        count.is_biased() && self.enter_by_slot(count)
-    }
-
-    /// Takes the lock as a reader at the first try, and is counted.
-    #[inline(always)]
-    fn fast_count(&self, count: Count, kind: Kind) -> bool {
-        match count {
-            Count(0) => self.fast_alone(kind),
-            count => self.fast_from(count, kind),
-        }
-    }
-
-    /// Takes the lock at the first try; as a reader, when nobody waits.
-    #[inline(always)]
-    fn fast_from(&self, count: Count, kind: Kind) -> bool {
-        let Some(taken) = count.taken(kind) else {
-            return false;
-        };
-        let shares = count.has(WAITERS) && kind != Kind::Write;
-        // (R1) Acquire pairs with the Release of those that left before.
-        if shares || !self.exchange(count, taken, Acquire) {
-            return false;
-        }
-        self.own(kind, count);
-        true
-    }
-
-    /// Takes the lock if it may be taken, once a bias is revoked that keeps the caller out.
-    fn take(&self, kind: Kind) -> bool {
-        let before = loop {
-            match self.enter(kind) {
-                Ok(before) => break before,
-                Err(count) if count.is_biased() && !kind.reads() => self.revoke(count),
-                Err(_) => return false,
-            }
-        };
-        self.own(kind, before);
-        self.share(kind, before);
-        true
-    }
-
-    /// Takes the lock, and returns what the count was before.
-    ///
-    /// # Errors
-    /// The count that keeps the caller out.
-    fn enter(&self, kind: Kind) -> Result<Count, Count> {
-        loop {
-            let count = self.count();
-            let taken = count.taken(kind).ok_or(count)?;
-            // (R1) Acquire pairs with the Release of those that left before.
-            if self.exchange(count, taken, Acquire) {
-                return Ok(count);
-            }
-        }
-    }
-
-    /// Tells spinners who holds the lock, after the caller took it.
-    #[inline]
-    fn own(&self, kind: Kind, before: Count) {
-        P::took(None);
-        match kind {
-            Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
-            // Not stored again and again: the release would wait for that.
-            _ if before.readers() == 0 && self.owner.load(Relaxed) != READERS => {
-                self.owner.store(READERS, Relaxed); // a hint
-            }
-            _ => {}
-        }
-    }
-
-    fn set_owner(&self, writer: TaskId) {
-        self.owner.store(writer.number() << OWNER_SHIFT, Relaxed); // a hint to others
-    }
-
-    /// After the caller took the lock as a reader past waiters: if a reader is the
-    /// first of them, it may come in as well, and others with it. Who is first is a
-    /// hint: whom this misses, the next release finds. Recursive readers must not be
-    /// missed, but none wait once the first reader is in.
-    fn share(&self, kind: Kind, before: Count) {
-        if !before.has(WAITERS) || !kind.reads() {
-            return;
-        }
-        P::event(Event::ReadStolen);
-        let begins = kind == Kind::Recursive && before.readers() == 0;
-        let first = self.queue.front().first();
-        if begins || first.and_then(|first| P::task(first).rwsem.kind()) != Some(Kind::Write) {
-            self.pass_on();
-        }
     }
 }

@@ -47,7 +47,7 @@ use std::{
 use kernel_pi::Scope;
 use lockyard_core::{
     Clock, Deadline, Event, KernelPi, LockPi, Look, PerCpu, Platform, Running, TaskId, TaskRecord,
-    Woken, keeper::Keeper,
+    Woken,
 };
 use tasks::{Numbers, Tids};
 use urgency::{URGENCY, Urgency};
@@ -94,29 +94,29 @@ impl<N: Numbers> Platform for Threads<N> {
     }
     #[inline(always)]
     fn took(lock: Option<usize>) {
-        tasks::KEEPER.with(|keeper| keeper.takes(lock, pace::now));
+        tasks::keeper().takes(lock, pace::now);
     }
     fn waits(lock: usize) {
-        tasks::KEEPER.with(|keeper| keeper.waits(lock));
+        tasks::keeper().waits(lock);
     }
     fn gives_up(lock: usize) {
-        tasks::KEEPER.with(|keeper| keeper.gives_up(lock));
+        tasks::keeper().gives_up(lock);
     }
     #[inline(always)]
     fn keeps(lock: usize) -> bool {
-        tasks::KEEPER.with(|keeper| keeper.keeps(lock))
+        tasks::keeper().keeps(lock)
     }
     #[inline(always)]
     fn retook() {
         if N::KERNEL {
-            tasks::KEEPER.with(|keeper| keeper.retakes_lending());
+            tasks::keeper().retakes_lending();
         } else {
-            tasks::KEEPER.with(|keeper| keeper.retakes());
+            tasks::keeper().retakes();
         }
     }
     #[inline(always)]
     fn may_bias() -> bool {
-        tasks::KEEPER.with(Keeper::is_sampled) && rseq::restarts()
+        tasks::keeper().is_sampled() && rseq::restarts()
     }
     #[inline(always)]
     fn pace() -> Look {
@@ -238,7 +238,7 @@ impl<N: Numbers> PerCpu for Threads<N> {
 /// scheduled fairly for one.
 impl KernelPi for LinuxPi {
     fn boosts() -> bool {
-        tasks::KEEPER.with(Keeper::holds_any) || URGENCY.with(Urgency::ask)
+        tasks::keeper().holds_any() || URGENCY.with(Urgency::ask)
     }
     fn boosted() -> bool {
         URGENCY.with(Urgency::is_urgent)
@@ -251,11 +251,11 @@ impl KernelPi for LinuxPi {
     }
     #[inline(always)]
     fn holds() {
-        tasks::KEEPER.with(Keeper::holds);
+        tasks::keeper().holds();
     }
     #[inline(always)]
     fn lets_go() {
-        tasks::KEEPER.with(Keeper::lets_go);
+        tasks::keeper().lets_go();
     }
     fn lock_pi(word: &AtomicU32, deadline: Option<Deadline>) -> LockPi {
         let ended = kernel_pi::lock_pi(word, Scope::Private, deadline);

@@ -7,9 +7,9 @@
 
 use std::cell::Cell;
 
-use lockyard_core::{Look, keeper::Keeper};
+use lockyard_core::Look;
 
-use crate::{arch, clock, tasks::KEEPER};
+use crate::{arch, clock, tasks::keeper};
 
 /// A period shorter than this is too short to change hands in. It is that of an
 /// owner whose cache line others look at, several transfers of it: 90 ns, about
@@ -52,7 +52,10 @@ thread_local! {
     };
 }
 
-/// Nanoseconds, from some moment on; now and then, after weeks, from another.
+/// Nanoseconds, from some moment on; now and then, after weeks, from another. Seldom
+/// asked, and of its own, so that what stands in the code of who locks is small.
+#[cold]
+#[inline(never)]
 pub fn now() -> u64 {
     const CONVERTIBLE: u64 = u64::MAX >> 10;
     clock::ns_in_cycles(arch::cycles() & CONVERTIBLE)
@@ -86,7 +89,7 @@ impl Pace {
             return;
         };
         let away = arch::cycles().wrapping_sub(since);
-        let times = KEEPER.with(Keeper::took).wrapping_sub(took) + 1;
+        let times = keeper().took().wrapping_sub(took) + 1;
         self.learn(clock::ns_in_cycles(away) / u64::from(times));
     }
 
@@ -95,8 +98,7 @@ impl Pace {
     #[inline(never)]
     fn begin(&self) {
         MEASURE.set(false);
-        self.since
-            .set(Some((arch::cycles(), KEEPER.with(Keeper::took))));
+        self.since.set(Some((arch::cycles(), keeper().took())));
     }
 
     fn learn(&self, period: u64) {

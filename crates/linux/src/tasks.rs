@@ -66,11 +66,20 @@ thread_local! {
     /// No destructor: it can be read as long as the thread runs.
     static ME: Cell<u32> = const { Cell::new(0) };
     /// The locks that are reserved for the thread. No destructor, either.
-    pub static KEEPER: Keeper = const { Keeper::new() };
+    static KEEPER: Keeper = const { Keeper::new() };
     /// The record of `ME`.
     static MINE: Cell<Option<&'static Record>> = const { Cell::new(None) };
     /// The kernel's number, once the table knows it.
     static TID: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The calling thread's. `LocalKey::with` would stand out of line where the lock stands,
+/// and call back.
+#[inline(always)]
+pub fn keeper() -> &'static Keeper {
+    // SAFETY: it has no destructor and is there as long as the thread runs, which the
+    // reference cannot leave: a `Keeper` is not `Sync`.
+    unsafe { &*KEEPER.with(ptr::from_ref) }
 }
 
 /// How tasks are numbered.
@@ -248,7 +257,7 @@ fn register() -> TaskId {
 /// sequences.
 pub fn begin_to_keep() {
     let restarts = rseq::init_thread();
-    KEEPER.with(|keeper| keeper.begin(restarts));
+    keeper().begin(restarts);
 }
 
 /// The kernel's number of the calling thread.
@@ -353,7 +362,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
         ME.set(0);
         MINE.set(None);
         TID.set(0);
-        KEEPER.with(|keeper| keeper.begin(false)); // what was reserved for `me` is the next one's
+        keeper().begin(false); // what was reserved for `me` is the next one's
         record(me).tid.store(0, Relaxed); // a hint
         record(me).whereabouts.end();
         release(me);
@@ -364,7 +373,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
 /// never reused, for queues may still hold them.
 extern "C" fn after_fork_in_child() {
     if !rseq::init_thread() {
-        KEEPER.with(|keeper| keeper.begin(false));
+        keeper().begin(false);
     }
     let mine = TaskId::new(ME.get()).map(record);
     for record in records() {
@@ -376,7 +385,7 @@ extern "C" fn after_fork_in_child() {
     }
     // What it held by the parent's number it does not hold by its own.
     TID.set(0);
-    KEEPER.with(Keeper::holds_none);
+    keeper().holds_none();
     futex::after_fork_in_child();
     FORKED.store(true, Relaxed); // the child has one thread
 }

@@ -48,7 +48,7 @@ impl Urgency {
         let urgent = matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE);
         if self.urgent.replace(urgent) != urgent {
             if urgent {
-                tasks::KEEPER.with(|keeper| keeper.begin(false));
+                tasks::keeper().begin(false);
             } else {
                 tasks::begin_to_keep();
             }

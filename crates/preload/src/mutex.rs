@@ -13,6 +13,7 @@
 //! whose it is: what is robust, shared with other processes or has a ceiling is the C
 //! library's, each call anew.
 
+mod fast;
 mod lock;
 mod seen;
 
@@ -26,6 +27,7 @@ use std::{
     },
 };
 
+pub use fast::{pthread_mutex_lock, pthread_mutex_unlock};
 use libc::{
     EAGAIN, EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT, PTHREAD_MUTEX_ERRORCHECK,
     PTHREAD_MUTEX_RECURSIVE, clockid_t, pthread_mutexattr_t, timespec,
@@ -38,7 +40,7 @@ use lockyard_linux::{
 };
 use lockyard_order as order;
 
-use crate::{next, ordered, ours, result, time::Until, unwatched, watch};
+use crate::{next, ordered, ours, result, time::Until, watch};
 
 /// The word of a `pthread_mutex_t` that has its kind.
 pub const KIND: usize = 4;
@@ -111,11 +113,27 @@ struct Held<'a, L> {
 }
 
 impl Mutex {
-    /// Whether it is of the normal kind, and nobody's but ours.
+    /// Whether it is nobody's but ours, of any kind, without priority inheritance, and
+    /// was never watched.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         // Constant since it was initialised.
-        (self.kind.load(Relaxed) | self.mark.load(Relaxed)) == 0
+        (self.kind.load(Relaxed) & !LAST_KIND) | self.mark.load(Relaxed) == 0
+    }
+
+    /// Whether its owner has locked it once.
+    #[inline(always)]
+    fn is_once(&self) -> bool {
+        self.more.load(Relaxed) == 0 // the owner's own, or 0
+    }
+
+    /// The lock, if it is ours with priority inheritance.
+    #[inline(always)]
+    fn pi(&self) -> Option<&PiLock> {
+        let mark = self.mark.load(Relaxed); // likewise
+        // SAFETY: `pthread_mutex_init` has put such a lock there, and the object is
+        // valid as long as this reference, which the caller has.
+        (mark & !LAST_KIND == PI).then(|| unsafe { &*ptr::from_ref(self).cast::<PiLock>() })
     }
 
     /// What it is known by to who watches.
@@ -130,10 +148,7 @@ impl Mutex {
         let (more, unlocks) = (&self.more, &self.unlocks);
         if !ours() {
             Whose::Libcs
-        } else if mark & !LAST_KIND == PI {
-            // SAFETY: `pthread_mutex_init` has put such a lock there, and the object is
-            // valid as long as this reference, which the caller has.
-            let lock = unsafe { &*ptr::from_ref(self).cast::<PiLock>() };
+        } else if let Some(lock) = self.pi() {
             let kind = Kind::of(mark & LAST_KIND);
             Whose::OursPi(Held {
                 lock,
@@ -429,41 +444,6 @@ pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
 /// # Safety
 /// See above.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
-    // SAFETY: the caller's.
-    let object = unsafe { &*mutex };
-    // What is reserved for the caller is ours.
-    if object.is_plain() && object.lock.retake() {
-        watch::took(object.key());
-        return 0;
-    }
-    // SAFETY: the caller's.
-    unsafe { lock_unkept(mutex) }
-}
-
-/// One that is not of the normal kind and reserved for the caller. Of its own, so that the
-/// way of those that are is short, and `extern "C"`, so that it is jumped to.
-///
-/// # Safety
-/// See above.
-#[inline(never)]
-unsafe extern "C" fn lock_unkept(mutex: *mut Mutex) -> c_int {
-    // SAFETY: the caller's.
-    let object = unsafe { &*mutex };
-    if object.is_plain() && !watch::is_on() && unwatched() && object.lock.lock_unkept() {
-        return 0;
-    }
-    match object.whose() {
-        Whose::Ours(held) => held.lock(),
-        Whose::OursPi(held) => held.lock(),
-        // SAFETY: the caller's.
-        Whose::Libcs => unsafe { next::pthread_mutex_lock(mutex) },
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_trylock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     match unsafe { &*mutex }.whose() {
@@ -505,41 +485,6 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
             Whose::OursPi(held) => held.lock_until(until),
             Whose::Libcs => next::pthread_mutex_clocklock(mutex, clock, at),
         }
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
-    // SAFETY: the caller's.
-    let object = unsafe { &*mutex };
-    // SAFETY: C has no guards.
-    if object.is_plain() && !watch::times_any() && unsafe { object.lock.unlock_kept() } {
-        return 0; // as above
-    }
-    // SAFETY: the caller's.
-    unsafe { unlock_unkept(mutex) }
-}
-
-/// One that is not of the normal kind, or does not stay reserved for the caller.
-///
-/// # Safety
-/// See above.
-#[inline(never)]
-unsafe extern "C" fn unlock_unkept(mutex: *mut Mutex) -> c_int {
-    // SAFETY: the caller's.
-    let object = unsafe { &*mutex };
-    let is_plain = object.is_plain() && !watch::times_any();
-    // SAFETY: C has no guards.
-    if is_plain && unwatched() && unsafe { object.lock.unlock_if_mine() } {
-        return 0;
-    }
-    match object.whose() {
-        Whose::Ours(held) => held.unlock(),
-        Whose::OursPi(held) => held.unlock(),
-        // SAFETY: the caller's.
-        Whose::Libcs => unsafe { next::pthread_mutex_unlock(mutex) },
     }
 }
 

@@ -71,6 +71,7 @@ impl Lock for PiLock {
     fn lock_until(&self, deadline: Deadline) -> bool {
         self.lock_until(deadline)
     }
+    #[inline(always)]
     fn unlock_if_mine(&self) -> bool {
         let mine = self.is_mine();
         if mine {

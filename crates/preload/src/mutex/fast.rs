@@ -1,0 +1,90 @@
+//! Locking and unlocking, by ways of their own for what is frequent: a mutex of ours, of any
+//! kind, that stays reserved for the caller; then what is not contended; then all else.
+//! Each is a function of its own, so that the ways before it are short, and `extern "C"`,
+//! so that it is jumped to.
+
+use std::{ffi::c_int, ptr};
+
+use super::{Lock, Mutex, Whose};
+use crate::{next, unwatched, watch};
+
+/// # Safety
+/// As POSIX has it, here and below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's.
+    let mutex = unsafe { &*mutex };
+    // What is reserved for the caller is ours.
+    if mutex.is_plain() && mutex.lock.retake() {
+        watch::took(mutex.key());
+        return 0;
+    }
+    lock_unkept(mutex)
+}
+
+/// One that is not plain and reserved for the caller.
+#[inline(never)]
+extern "C" fn lock_unkept(mutex: &Mutex) -> c_int {
+    if !watch::is_on() && unwatched() {
+        let taken = match mutex.pi() {
+            Some(pi) => pi.try_lock(),
+            None => mutex.is_plain() && mutex.lock.lock_unkept(),
+        };
+        if taken {
+            return 0;
+        }
+    }
+    lock_as_asked(mutex)
+}
+
+/// One that is watched, contended with priority inheritance, the caller's already, or the
+/// C library's.
+#[inline(never)]
+extern "C" fn lock_as_asked(mutex: &Mutex) -> c_int {
+    match mutex.whose() {
+        Whose::Ours(held) => held.lock(),
+        Whose::OursPi(held) => held.lock(),
+        // SAFETY: as for `pthread_mutex_lock`, whose caller's it is.
+        Whose::Libcs => unsafe { next::pthread_mutex_lock(ptr::from_ref(mutex).cast_mut()) },
+    }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's.
+    let mutex = unsafe { &*mutex };
+    let is_plain = mutex.is_plain() && mutex.is_once() && !watch::times_any();
+    // SAFETY: C has no guards.
+    if is_plain && unsafe { mutex.lock.unlock_kept() } {
+        return 0; // as above
+    }
+    unlock_unkept(mutex)
+}
+
+/// One that is not plain, or does not stay reserved for the caller.
+#[inline(never)]
+extern "C" fn unlock_unkept(mutex: &Mutex) -> c_int {
+    if mutex.is_once() && !watch::times_any() && unwatched() {
+        let unlocked = match mutex.pi() {
+            Some(pi) => pi.unlock_if_mine(),
+            None => mutex.is_plain() && Lock::unlock_if_mine(&mutex.lock),
+        };
+        if unlocked {
+            return 0;
+        }
+    }
+    unlock_as_asked(mutex)
+}
+
+/// One that is watched, locked again, not the caller's, or the C library's.
+#[inline(never)]
+extern "C" fn unlock_as_asked(mutex: &Mutex) -> c_int {
+    match mutex.whose() {
+        Whose::Ours(held) => held.unlock(),
+        Whose::OursPi(held) => held.unlock(),
+        // SAFETY: as for `pthread_mutex_unlock`, whose caller's it is.
+        Whose::Libcs => unsafe { next::pthread_mutex_unlock(ptr::from_ref(mutex).cast_mut()) },
+    }
+}
