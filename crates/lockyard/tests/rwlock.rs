@@ -273,13 +273,14 @@ fn a_downgrade_lets_readers_in_and_no_writer() {
     let mut writer = lock.write();
     thread::scope(|scope| {
         let reader = scope.spawn(|| *lock.read());
-        scope.spawn(|| *lock.write() += 1);
         thread::sleep(2 * MILLISECOND); // time to fall asleep
         *writer = 1;
         let first = RwLockWriteGuard::downgrade(writer);
         assert!(lock.try_write().is_none());
-        assert_eq!(*first, 1);
         assert_eq!(reader.join().unwrap(), 1, "it came in now");
+        // Not before: a reader that comes behind a waiting writer waits, too.
+        scope.spawn(|| *lock.write() += 1);
+        thread::sleep(2 * MILLISECOND); // time to try
         assert_eq!(*first, 1);
         drop(first);
     });
