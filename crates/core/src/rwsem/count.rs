@@ -104,7 +104,8 @@ impl Count {
     /// Whether one of its readers may turn into the virtual reader.
     #[inline(always)]
     pub(super) const fn may_bias(self) -> bool {
-        self.0 & (STATE | WRITER | OF_WAITERS) == 0
+        let readers = self.readers() > self.has(UPGRADABLE) as u32; // who is none misuses it
+        self.0 & (STATE | WRITER | OF_WAITERS) == 0 && readers
     }
 
     /// The readers but the virtual one.
