@@ -88,6 +88,24 @@ impl<P: Platform> Gate<P> {
         self.word.store(0, Relaxed); // there is one task
     }
 
+    /// Whether somebody holds the gate: a hint.
+    pub(crate) fn is_closed(&self) -> bool {
+        let closed = if P::OWN_GATES { u32::MAX } else { LOCKED };
+        self.word.load(Relaxed) & closed != 0 // a hint
+    }
+
+    /// Opens the gate, whose holder is gone, and wakes all that sleep at it.
+    pub(crate) fn abandon(&self) {
+        let mut word = self.word.load(Acquire); // (G2)
+        // (G1) Release: what the caller has mended.
+        while let Err(now) = self.word.compare_exchange(word, 0, Release, Acquire) {
+            word = now;
+        }
+        if !P::OWN_GATES {
+            Self::pop(word >> 1, 0);
+        }
+    }
+
     /// Runs `section` while holding the gate. When this returns, the caller
     /// has made its last access to the gate's memory: who enters next may
     /// free it.

@@ -192,9 +192,15 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// It is called by spinners at every look, so a world rations what costs.
     fn running(task: TaskId) -> Running;
 
-    /// Whether `task` can still wake up. False only for a task that did not
-    /// survive into this copy of the address space (fork).
+    /// Whether `task` can still wake up: not if it is gone from a fork's child.
     fn exists(task: TaskId) -> bool;
+
+    /// Whether the address space may be copied while tasks are at work in it, without them.
+    const FORKS: bool = false;
+    /// Whether this is such a copy: a fork's child.
+    fn is_fork() -> bool {
+        false
+    }
 
     /// The calling task's number, for a fast path: or 0, which is no task's, if it has
     /// never called [`Platform::me`].

@@ -25,6 +25,11 @@ pub(crate) struct Node<P: Platform> {
     pub(crate) moved: P::U32,
     /// For a waiter of a condition variable: the mutex it wants back.
     pub(crate) mutex: Pointer<Body<P>>,
+    /// The queue whose gate the task holds, or is about to take or has just opened: what
+    /// a fork's child knows it by. With [`MENDED`], if somebody sees to it there.
+    inside: P::U32,
+    /// The task's own number, for that.
+    number: P::U32,
 }
 
 impl<P: Platform> Node<P> {
@@ -36,9 +41,14 @@ impl<P: Platform> Node<P> {
             first: P::U32::ZERO,
             moved: P::U32::ZERO,
             mutex: Pointer::new(),
+            inside: P::U32::ZERO,
+            number: P::U32::ZERO,
         }
     }
 }
+
+/// A mark of `inside`.
+const MENDED: u32 = 1;
 
 /// A mark of the first waiter in the front word: it is awake, or whoever set
 /// this wakes it.
@@ -113,12 +123,79 @@ impl<P: Platform> WaitQueue<P> {
 
     /// Runs `section` inside the gate, if that is free at the first try.
     pub(crate) fn try_enter<R>(&self, section: impl FnOnce(Entered<'_, P>) -> R) -> Option<R> {
-        self.gate.try_with(|| section(Entered(self)))
+        self.come();
+        let result = self.gate.try_with(|| section(Entered(self)));
+        Self::go();
+        result
     }
 
     /// Runs `section` inside the gate.
     pub(crate) fn enter<R>(&self, section: impl FnOnce(Entered<'_, P>) -> R) -> R {
-        self.gate.with(|| section(Entered(self)))
+        self.come();
+        let result = self.gate.with(|| section(Entered(self)));
+        Self::go();
+        result
+    }
+
+    /// The caller is about to enter: says so for a fork's child in which it may be gone,
+    /// and mends in a fork's child what others have left.
+    fn come(&self) {
+        if P::FORKS {
+            if P::is_fork() {
+                self.mend();
+            }
+            let (me, name) = (P::me(), self.name());
+            let node = &P::task(me).wait;
+            node.number.store(me.number(), Relaxed); // a copy of the memory has both
+            node.inside.store(name, Relaxed); // before the gate, by the fence
+            P::fence();
+        }
+    }
+
+    /// The caller has left, and the queue may be gone.
+    fn go() {
+        if P::FORKS {
+            // (W1) Release: not before the gate is open; `mend`'s Acquire may see it.
+            P::task(P::me()).wait.inside.store(0, Release);
+        }
+    }
+
+    fn name(&self) -> u32 {
+        core::ptr::from_ref(self).addr() as u32 & !MENDED | 2 // not 0
+    }
+
+    /// In a fork's child, opens the gate if a task that is gone has left it closed. Nobody
+    /// here takes the gate before none of those says any more that it is inside: so it is
+    /// one of them that has it. The queue is then in no order; that task alone is put into
+    /// it, for whoever enters takes those that are gone out.
+    #[cold]
+    fn mend(&self) {
+        let name = self.name();
+        P::each_task(|task| {
+            let node = &task.wait;
+            // (W1) Acquire: what who has mended it did.
+            while node.inside.load(Acquire) | MENDED == name | MENDED
+                && let Some(gone) = TaskId::new(node.number.load(Relaxed)) // as it was copied
+                && !P::exists(gone)
+            {
+                // (W1) One task mends, and the others wait for that.
+                if node
+                    .inside
+                    .compare_exchange(name, name | MENDED, AcqRel, Relaxed)
+                    .is_err()
+                {
+                    P::yield_to(gone);
+                    continue;
+                }
+                if self.gate.is_closed() {
+                    node.next.store(gone.number(), Relaxed); // the gate's abandoning publishes it
+                    node.prev.store(gone.number(), Relaxed); // likewise
+                    Entered(self).replace_first(gone.number() << TASK_SHIFT, 0);
+                    self.gate.abandon();
+                }
+                node.inside.store(0, Release); // (W1)
+            }
+        });
     }
 }
 

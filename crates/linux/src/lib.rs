@@ -88,6 +88,11 @@ impl<N: Numbers> Platform for Threads<N> {
     fn exists(task: TaskId) -> bool {
         tasks::exists(N::dense(task))
     }
+    const FORKS: bool = true;
+    #[inline]
+    fn is_fork() -> bool {
+        tasks::is_fork()
+    }
     #[inline(always)]
     fn number() -> u32 {
         N::number()

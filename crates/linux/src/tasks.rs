@@ -218,6 +218,11 @@ pub fn exists(task: TaskId) -> bool {
     !FORKED.load(Relaxed) || record(task).tid.load(Relaxed) != 0
 }
 
+/// Whether this process is a fork's child.
+pub fn is_fork() -> bool {
+    FORKED.load(Relaxed) // set before the child's first lock
+}
+
 /// The records of all numbers that were ever given out.
 pub fn records() -> impl Iterator<Item = &'static Record> {
     (FIRST..FRESH.load(Relaxed))
