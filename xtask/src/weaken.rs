@@ -63,13 +63,14 @@ impl Lock {
     fn files(self) -> &'static [&'static str] {
         match self {
             Lock::Osq => &["osq.rs"],
-            Lock::Mutex => &["mutex.rs", "mutex/spin.rs"],
+            Lock::Mutex => &["mutex.rs", "mutex/leaving.rs", "mutex/spin.rs"],
             Lock::Gate => &["gate.rs"],
             Lock::Pimutex => &["pimutex.rs"],
             Lock::WaitQueue => &["wait_queue.rs"],
             Lock::Condvar => &["condvar.rs"],
             Lock::Rwsem => &[
                 "rwsem.rs",
+                "rwsem/enter.rs",
                 "rwsem/spin.rs",
                 "rwsem/wait.rs",
                 "rwsem/wake.rs",
