@@ -1,6 +1,6 @@
 //! Which locks a task has reserved for it: a world's answers to
 //! [`Platform::keeps`](crate::Platform::keeps) and
-//! [`Platform::kept`](crate::Platform::kept).
+//! [`Platform::retook`](crate::Platform::retook).
 //!
 //! A lock that a task takes again and again, without ever waiting for it, stays
 //! reserved for the task: it then takes the lock without an atomic
@@ -113,7 +113,7 @@ impl Keeper {
         self.took.get().wrapping_add(self.retook.get())
     }
 
-    /// Whether this is one of every [`SAMPLED`] locks that the task takes.
+    /// Whether this is one of every 64 locks that the task takes.
     #[inline(always)]
     pub fn is_sampled(&self) -> bool {
         self.took.get().is_multiple_of(SAMPLED)

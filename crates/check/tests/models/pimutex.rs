@@ -341,7 +341,7 @@ fn a_booster_that_sleeps() {
     let asked = [Event::Boosted, Event::Parked, Event::HandoffAsked];
     for (explorer, events) in [
         (explorer.executions(MOST), &asked[..2]),
-        (explorer.pct(2, 2, MOST), &asked),
+        (explorer.pct(2, 2, 4 * MOST), &asked),
     ] {
         check_waiters(
             "pi, a booster that sleeps",
