@@ -7,7 +7,6 @@ use lockyard_linux::futex as ours;
 use lockyard_torture::{
     futexblock::{self, Act, Futex},
     futexhash::{self, Memory},
-    interrupted,
 };
 use rustix::thread::futex::{self, Flags};
 use serde::Serialize;
@@ -19,7 +18,7 @@ use crate::{
     measure,
     place::Place,
     record::rounded,
-    screen::{self, Screen},
+    screen,
     values::{self, World},
 };
 
@@ -122,7 +121,13 @@ pub fn run(args: &Common, act: Act) -> Result<(), Failure> {
         words,
         ms: Vec::new(),
     });
-    take_turns(&mut all, args.runs);
+    screen::take_turns(
+        &mut all,
+        args.runs,
+        "runs",
+        |measured| measured.kind.lock,
+        Measured::run,
+    );
     let measured = all.iter().filter(|kind| !kind.ms.is_empty());
     if args.json {
         let records: Vec<_> = measured.map(Measured::record).collect();
@@ -132,25 +137,6 @@ pub fn run(args: &Common, act: Act) -> Result<(), Failure> {
         screen::print(&(texts + &ratio(&all)))?;
     }
     Ok(())
-}
-
-/// Runs them in turns: a disturbance of the machine that lasts meets all.
-fn take_turns(all: &mut [Measured], runs: u32) {
-    let total = u64::from(runs) * all.len() as u64;
-    let screen = Screen::new(total, None);
-    for _ in 0..runs {
-        for measured in &mut *all {
-            screen.begins(measured.kind.lock.into());
-            measured.run();
-            screen.ended();
-            if interrupted() {
-                let ended = screen.count();
-                screen.close();
-                return screen::log(&format!("interrupted: {ended} of {total} runs"));
-            }
-        }
-    }
-    screen.close();
 }
 
 /// What was measured of a kind so far.

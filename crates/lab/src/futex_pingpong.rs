@@ -9,7 +9,6 @@ use lockyard_linux::futex::{
 use lockyard_torture::{
     futexhash::{self, Memory},
     futexpingpong::{self, APART, Config, Futex},
-    interrupted,
 };
 use rustix::thread::futex::{self, Flags};
 use serde::Serialize;
@@ -20,7 +19,7 @@ use crate::{
     format, measure,
     place::Place,
     record::rounded,
-    screen::{self, Screen},
+    screen,
     values::{self, World},
 };
 
@@ -166,7 +165,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             all.extend(kinds.into_iter().zip(words).map(measured));
         }
     }
-    take_turns(&mut all, args.rounds);
+    screen::take_turns(
+        &mut all,
+        args.rounds,
+        "rounds",
+        |measured| measured.kind.lock,
+        Measured::run,
+    );
     all.retain(|measured| !measured.ns.is_empty());
     let records: Vec<_> = all.iter().map(Measured::record).collect();
     screen::print(&match args.json {
@@ -174,25 +179,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         false => text(&records),
     })?;
     Ok(())
-}
-
-/// Runs them in turns: a disturbance of the machine that lasts meets all.
-fn take_turns(all: &mut [Measured], rounds: u32) {
-    let total = u64::from(rounds) * all.len() as u64;
-    let screen = Screen::new(total, None);
-    for _ in 0..rounds {
-        for measured in &mut *all {
-            screen.begins(measured.kind.lock.into());
-            measured.run();
-            screen.ended();
-            if interrupted() {
-                let ended = screen.count();
-                screen.close();
-                return screen::log(&format!("interrupted: {ended} of {total} rounds"));
-            }
-        }
-    }
-    screen.close();
 }
 
 /// What was measured of a kind so far.

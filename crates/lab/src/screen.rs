@@ -129,3 +129,29 @@ pub fn json_lines<T: Serialize>(objects: &[T]) -> String {
     let line = |object| serde_json::to_string(object).expect("plain data has a JSON form");
     objects.iter().map(|object| line(object) + "\n").collect()
 }
+
+/// Runs all in turns, so many times: a disturbance of the machine that lasts meets all. An
+/// interruption ends it, and says how many of the `what` there were.
+pub fn take_turns<T>(
+    all: &mut [T],
+    times: u32,
+    what: &str,
+    name: impl Fn(&T) -> &'static str,
+    run: impl Fn(&mut T),
+) {
+    let total = u64::from(times) * all.len() as u64;
+    let screen = Screen::new(total, None);
+    for _ in 0..times {
+        for one in &mut *all {
+            screen.begins(name(one).into());
+            run(one);
+            screen.ended();
+            if lockyard_torture::interrupted() {
+                let ended = screen.count();
+                screen.close();
+                return log(&format!("interrupted: {ended} of {total} {what}"));
+            }
+        }
+    }
+    screen.close();
+}
