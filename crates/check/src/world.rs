@@ -280,11 +280,15 @@ impl KernelPi for Check {
         false
     }
 
-    fn holds() {
+    fn holds(_lock: usize) {
         ask(Request::Holds(true));
     }
 
-    fn lets_go() {
+    fn left_reserved() {
+        ask(Request::Holds(false));
+    }
+
+    fn lets_go(_lock: usize) {
         ask(Request::Holds(false));
     }
 

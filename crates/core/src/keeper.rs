@@ -42,14 +42,16 @@ const PAYS: u32 = 1 << 10;
 /// What a task remembers of the locks it takes.
 #[derive(Debug)]
 pub struct Keeper {
-    /// Locks that the task has taken, but for those in `retook`.
+    /// Locks that the task has taken, wrapping.
     took: Cell<u32>,
-    /// Of the locks by which others lend the task their priority: those that it took as
-    /// reserved, all others that it took, and those that it has released. Three numbers,
-    /// for a single one would change twice an acquisition, each time after the last.
-    retook: Cell<u32>,
-    took_lending: Cell<u32>,
-    let_go: Cell<u32>,
+    /// The locks that the task has now by which others lend it their priority, but for
+    /// those in `kept`.
+    held: Cell<u32>,
+    /// Of the locks in `kept` those by which others would, a bit each. Whether the task has
+    /// them is not noted, which would cost it something each time, but asked.
+    lending: Cell<u32>,
+    /// Whether the task has a lock of `lending`. Memory may be gone where there was one.
+    is_mine: fn(usize) -> bool,
     /// Whether locks may be reserved for the task.
     keeps: Cell<bool>,
     /// The addresses of the locks that are reserved.
@@ -70,21 +72,17 @@ struct Streak {
     more: Cell<u32>,
 }
 
-impl Default for Keeper {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Keeper {
     /// That of a task that has no lock reserved, and will have none before
-    /// [`Keeper::begin`].
-    pub const fn new() -> Self {
+    /// [`Keeper::begin`]. `is_mine` is asked, of an address where a lock was by which others
+    /// lend their priority, whether there is one still that the task has; `true` if that is
+    /// not known.
+    pub const fn new(is_mine: fn(usize) -> bool) -> Self {
         Self {
             took: Cell::new(0),
-            retook: Cell::new(0),
-            took_lending: Cell::new(0),
-            let_go: Cell::new(0),
+            held: Cell::new(0),
+            lending: Cell::new(0),
+            is_mine,
             keeps: Cell::new(false),
             kept: [const { Cell::new(0) }; SLOTS],
             streaks: [const {
@@ -103,6 +101,7 @@ impl Keeper {
     pub fn begin(&self, keeps: bool) {
         self.keeps.set(keeps);
         for slot in 0..SLOTS {
+            self.count(slot);
             self.forget(slot);
         }
     }
@@ -110,7 +109,7 @@ impl Keeper {
     /// Locks that the task has taken, wrapping.
     #[inline(always)]
     pub fn took(&self) -> u32 {
-        self.took.get().wrapping_add(self.retook.get())
+        self.took.get()
     }
 
     /// Whether this is one of every 64 locks that the task takes.
@@ -125,40 +124,62 @@ impl Keeper {
         self.kept[slot(lock)].get() == lock
     }
 
-    /// [`Platform::retook`](crate::Platform::retook), of a lock by which nobody lends a
-    /// priority.
+    /// [`Platform::retook`](crate::Platform::retook).
     #[inline(always)]
     pub fn retakes(&self) {
         add_one(&self.took);
     }
 
-    /// The same, of one by which others do.
-    #[inline(always)]
-    pub fn retakes_lending(&self) {
-        add_one(&self.retook);
+    /// [`KernelPi::holds`](crate::KernelPi::holds).
+    #[inline]
+    pub fn holds(&self, lock: usize) {
+        if self.keeps(lock) {
+            self.lending.set(self.lending.get() | 1 << slot(lock));
+        } else {
+            self.holds_unkept();
+        }
     }
 
-    /// [`KernelPi::holds`](crate::KernelPi::holds).
-    #[inline(always)]
-    pub fn holds(&self) {
-        add_one(&self.took_lending);
+    /// The same, of a lock that is never reserved.
+    #[inline]
+    pub fn holds_unkept(&self) {
+        add_one(&self.held);
     }
 
     /// [`KernelPi::lets_go`](crate::KernelPi::lets_go).
-    #[inline(always)]
-    pub fn lets_go(&self) {
-        add_one(&self.let_go);
+    #[inline]
+    pub fn lets_go(&self, lock: usize) {
+        if !self.keeps(lock) {
+            self.lets_go_unkept();
+        }
+    }
+
+    /// The same, of a lock that is never reserved.
+    #[inline]
+    pub fn lets_go_unkept(&self) {
+        self.held.set(self.held.get().wrapping_sub(1));
     }
 
     /// Whether the task has a lock by which others lend it their priority.
     pub fn holds_any(&self) -> bool {
-        self.retook.get().wrapping_add(self.took_lending.get()) != self.let_go.get()
+        self.held.get() != 0 || (0..SLOTS).any(|slot| self.holds_kept(slot))
     }
 
     /// It has none of those that it took.
     pub fn holds_none(&self) {
-        self.let_go
-            .set(self.retook.get().wrapping_add(self.took_lending.get()));
+        self.held.set(0);
+    }
+
+    /// Whether the task has the lock of this slot, and others lend it their priority by it.
+    fn holds_kept(&self, slot: usize) -> bool {
+        self.lending.get() & 1 << slot != 0 && (self.is_mine)(self.kept[slot].get())
+    }
+
+    /// Before the lock of this slot is forgotten: counts it, if the task has it.
+    fn count(&self, slot: usize) {
+        if self.holds_kept(slot) {
+            add_one(&self.held);
+        }
     }
 
     /// [`Platform::took`](crate::Platform::took), at a time in nanoseconds.
@@ -206,8 +227,9 @@ impl Keeper {
             .replace(Some(now))
             .map(|then| now.saturating_sub(then));
         if took.is_some_and(|took| took <= u64::from(length) * SOON) && self.keeps.get() {
+            self.count(slot(lock));
+            self.forget(slot(lock));
             self.kept[slot(lock)].set(lock);
-            streak.lock.set(0);
             streak.mark.set(self.took());
         } else {
             streak.mark.set(self.took.get().wrapping_add(length));
@@ -229,7 +251,10 @@ impl Keeper {
     #[inline]
     pub fn gives_up(&self, lock: usize) {
         if self.keeps(lock) {
-            self.forget(slot(lock));
+            let slot = slot(lock);
+            self.held
+                .set(self.held.get() + (self.lending.get() >> slot & 1)); // it has it
+            self.forget(slot);
         }
     }
 
@@ -247,6 +272,7 @@ impl Keeper {
 
     fn forget(&self, slot: usize) {
         self.kept[slot].set(0);
+        self.lending.set(self.lending.get() & !(1 << slot));
         self.streaks[slot].lock.set(0);
     }
 }
@@ -263,12 +289,14 @@ const fn slot(lock: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
     use super::*;
 
     const LOCK: usize = 0x1000;
 
     fn keeper() -> Keeper {
-        let keeper = Keeper::new();
+        let keeper = Keeper::new(|_| false);
         keeper.begin(true);
         keeper
     }
@@ -350,25 +378,61 @@ mod tests {
 
     #[test]
     fn a_task_knows_whether_it_has_a_lock() {
-        let keeper = keeper();
-        for take in [Keeper::holds, Keeper::retakes_lending] {
-            take(&keeper);
-            keeper.holds();
-            keeper.lets_go();
+        /// What the owner word of [`LOCK`] says.
+        static MINE: AtomicBool = AtomicBool::new(false);
+        const OTHER: usize = LOCK + GRAIN * SLOTS; // of the same slot
+        let keeper = Keeper::new(|lock| lock == LOCK && MINE.load(Relaxed));
+        keeper.begin(true);
+        let take = |lock| {
+            if keeper.keeps(lock) {
+                keeper.retakes();
+            } else {
+                keeper.takes(Some(lock), || 0);
+                keeper.holds(lock);
+            }
+            MINE.fetch_or(lock == LOCK, Relaxed);
             assert!(keeper.holds_any());
-            keeper.lets_go();
+        };
+        let let_go = |lock| {
+            MINE.fetch_and(lock != LOCK, Relaxed);
+            if !keeper.keeps(lock) {
+                keeper.lets_go(lock);
+            }
+        };
+        let reserve = || {
+            for _ in 0..2 * EARNS {
+                take(LOCK);
+                let_go(LOCK);
+                assert!(!keeper.holds_any());
+            }
+            assert!(keeper.keeps(LOCK));
+        };
+        reserve();
+        take(LOCK);
+        for _ in 0..2 * EARNS {
+            take(OTHER);
+            let_go(OTHER);
+        }
+        assert!(keeper.keeps(OTHER) && keeper.holds_any(), "it was counted");
+        let_go(LOCK);
+        assert!(!keeper.holds_any());
+
+        for forget in [Keeper::gives_up, |keeper: &Keeper, _| keeper.begin(true)] {
+            reserve();
+            take(LOCK);
+            forget(&keeper, LOCK);
+            assert!(keeper.holds_any() && !keeper.keeps(LOCK));
+            let_go(LOCK);
             assert!(!keeper.holds_any());
         }
-        keeper.retakes();
-        assert!(!keeper.holds_any(), "nobody lends by that");
-        keeper.holds();
+        keeper.holds(OTHER);
         keeper.holds_none();
         assert!(!keeper.holds_any());
     }
 
     #[test]
     fn a_task_without_reservations_has_none() {
-        let keeper = Keeper::new();
+        let keeper = Keeper::new(|_| false);
         take(&keeper, LOCK, 10 * EARNS);
         assert!(!keeper.keeps(LOCK));
         assert_eq!(keeper.took(), 10 * EARNS);

@@ -167,7 +167,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     #[inline(always)]
     fn took(&self, taken: bool) -> bool {
         if taken {
-            P::holds();
+            P::holds(self.body().address());
         }
         taken
     }
@@ -188,7 +188,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     #[inline]
     pub unsafe fn unlock(&self) {
         if P::keeps(self.body().address()) && self.body().release_kept() {
-            P::lets_go(); // the lock may be gone
+            P::left_reserved();
         } else {
             self.unlock_unkept();
         }
@@ -295,11 +295,12 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     #[inline(never)]
     fn unlock_unkept(&self) {
         let body = self.body();
+        let lock = body.address();
         P::about_to_write(&body.owner);
         if !body.release_as(0) {
             self.unlock_slow();
         }
-        P::lets_go(); // the lock may be gone
+        P::lets_go(lock); // which may be gone
     }
 
     #[cold]

@@ -451,11 +451,14 @@ pub trait KernelPi: Platform {
     /// at once, for that one is hardly running. A hint.
     fn preempted(owner: TaskId) -> bool;
 
-    /// The calling task took the word of such a lock, unless [`Platform::retook`] says so.
-    fn holds();
+    /// The calling task took the lock, which was not reserved for it.
+    fn holds(lock: usize);
 
-    /// The calling task has released the word of such a lock.
-    fn lets_go();
+    /// The calling task has released the lock, and kept it reserved.
+    fn left_reserved();
+
+    /// The calling task has released the lock.
+    fn lets_go(lock: usize);
 
     /// Takes the word, and acquires. Waits for it, lending the owner the caller's
     /// priority: the most urgent is first. Does not spin.

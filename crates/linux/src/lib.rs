@@ -113,11 +113,7 @@ impl<N: Numbers> Platform for Threads<N> {
     }
     #[inline(always)]
     fn retook() {
-        if N::KERNEL {
-            tasks::keeper().retakes_lending();
-        } else {
-            tasks::keeper().retakes();
-        }
+        tasks::keeper().retakes();
     }
     #[inline(always)]
     fn may_bias() -> bool {
@@ -255,12 +251,15 @@ impl KernelPi for LinuxPi {
         URGENCY.with(|mine| mine.is_urgent() && (place.is_here() || mine.expects_nothing()))
     }
     #[inline(always)]
-    fn holds() {
-        tasks::keeper().holds();
+    fn holds(lock: usize) {
+        tasks::keeper().holds(lock);
     }
+    /// Nothing needs to be known: see `is_mine` of `tasks.rs`.
     #[inline(always)]
-    fn lets_go() {
-        tasks::keeper().lets_go();
+    fn left_reserved() {}
+    #[inline(always)]
+    fn lets_go(lock: usize) {
+        tasks::keeper().lets_go(lock);
     }
     fn lock_pi(word: &AtomicU32, deadline: Option<Deadline>) -> LockPi {
         let ended = kernel_pi::lock_pi(word, Scope::Private, deadline);

@@ -176,6 +176,7 @@ impl RawRobustPiMutex {
         // SAFETY: the node is in no list, since nobody held the mutex, or who did has
         // ended; it stays where it is, as the caller says.
         unsafe { list.link(&self.node) }; // (D3)
+        tasks::keeper().holds_unkept();
         Ok(match self.died.load(Relaxed) {
             0 => Held::Consistent,
             _ => Held::OwnerDied,
@@ -221,6 +222,7 @@ impl RawRobustPiMutex {
         if alone.is_err() {
             kernel_pi::unlock_pi(&self.word, Scope::Shared);
         }
+        tasks::keeper().lets_go_unkept();
     }
 
     /// Says that the value is whole: lockers are no longer told that an owner died.

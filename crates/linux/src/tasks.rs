@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-use lockyard_core::{TaskId, TaskRecord, keeper::Keeper};
+use lockyard_core::{KERNEL_WAITERS, TaskId, TaskRecord, keeper::Keeper};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::{
@@ -66,7 +66,7 @@ thread_local! {
     /// No destructor: it can be read as long as the thread runs.
     static ME: Cell<u32> = const { Cell::new(0) };
     /// The locks that are reserved for the thread. No destructor, either.
-    static KEEPER: Keeper = const { Keeper::new() };
+    static KEEPER: Keeper = const { Keeper::new(is_mine) };
     /// The record of `ME`.
     static MINE: Cell<Option<&'static Record>> = const { Cell::new(None) };
     /// The kernel's number, once the table knows it.
@@ -268,6 +268,22 @@ pub fn begin_to_keep() {
 /// The kernel's number of the calling thread.
 pub fn tid() -> u32 {
     record(me()).tid.load(Relaxed) // its own
+}
+
+/// Whether the calling thread has the lock whose owner word is, or was, at this address. The
+/// kernel compares, for there may be no memory any more; and does nothing else, since it is
+/// to wake nobody and requeue nobody. It may mark a word that is the caller's, but not take
+/// the mark off: so the bare number comes first.
+fn is_mine(word: usize) -> bool {
+    const OPERATION: i32 = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+    [0, KERNEL_WAITERS].into_iter().any(|mark| {
+        let mine = Tids::number() | mark;
+        // SAFETY: the kernel reads the word if it is mapped; it gives an error if it is not.
+        let compared =
+            unsafe { libc::syscall(libc::SYS_futex, word, OPERATION, 0, 0_usize, word, mine) };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        compared == 0 || !matches!(error, Some(libc::EAGAIN | libc::EFAULT))
+    })
 }
 
 fn asked_tid() -> u32 {

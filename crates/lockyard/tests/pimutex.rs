@@ -8,6 +8,7 @@ mod counts;
 use std::{
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
     sync::{Barrier, mpsc},
     thread,
     time::{Duration, Instant},
@@ -17,7 +18,7 @@ use alone::Alone;
 use counts::Counts;
 use lock_api::GuardNoSend;
 use lockyard::{
-    PiMutex, PiMutexGuard, RawPiMutex,
+    PiMutex, PiMutexGuard, RawPiMutex, RobustPiMutex,
     pimutex::{Adaptive, Policy, Strict},
 };
 use lockyard_core::Event;
@@ -203,33 +204,106 @@ fn a_waiter_that_gives_up_takes_its_priority_back() {
     drop(held);
 }
 
-/// An ordinary thread lends what it is lent, for it owns another mutex.
-#[test]
-fn a_chain_of_ordinary_owners_is_lent_the_priority_at_its_end() {
+/// Locks by which a waiter lends its priority to the owner.
+trait Inherits: Sync {
+    fn during(&self, critical: impl FnOnce());
+}
+
+impl<S: Policy> Inherits for PiMutex<(), S> {
+    fn during(&self, critical: impl FnOnce()) {
+        let _held = self.lock();
+        critical();
+    }
+}
+
+impl Inherits for RobustPiMutex<()> {
+    fn during(&self, critical: impl FnOnce()) {
+        self.lock(|_| critical());
+    }
+}
+
+/// The last of the mutexes is wanted by a real-time thread, and each of their owners, who
+/// has locked it some times before, wants the one before; what that lends the owner of the
+/// first mutex.
+fn lent_along(first: &PiMutex<()>, others: &[impl Inherits], before: u32) {
     if !is_possible() {
         return;
     }
     let _alone = Alone::begin();
-    let mutexes = &[(); 4].map(PiMutex::<()>::new);
     thread::scope(|scope| {
-        let held = mutexes[0].lock();
-        for level in 1..mutexes.len() {
+        let held = first.lock();
+        for (level, mutex) in others.iter().enumerate() {
             let (tell, told) = mpsc::channel();
             scope.spawn(move || {
-                let mine = mutexes[level].lock();
-                tell.send(()).unwrap();
-                drop(mutexes[level - 1].lock());
-                drop(mine);
+                for _ in 0..before {
+                    mutex.during(|| ());
+                }
+                mutex.during(|| {
+                    tell.send(()).unwrap();
+                    match level.checked_sub(1) {
+                        None => first.during(|| ()),
+                        Some(previous) => others[previous].during(|| ()),
+                    }
+                });
             });
             told.recv().unwrap();
         }
         scope.spawn(|| {
             assert!(become_realtime(4));
-            drop(mutexes[mutexes.len() - 1].lock());
+            others.last().expect("a chain").during(|| ());
         });
         until_priority(4);
         drop(held);
         assert_eq!(priority(), 0);
+    });
+}
+
+#[test]
+fn a_chain_of_ordinary_owners_is_lent_the_priority_at_its_end() {
+    lent_along(&PiMutex::new(()), &[(); 3].map(PiMutex::<()>::new), 0);
+}
+
+#[test]
+fn an_owner_by_a_reservation_lends_on_what_it_is_lent() {
+    lent_along(&PiMutex::new(()), &[(); 3].map(PiMutex::<()>::new), 1_000);
+}
+
+#[test]
+fn an_owner_of_a_robust_mutex_lends_on_what_it_is_lent() {
+    if RobustPiMutex::<()>::is_supported() {
+        lent_along(&PiMutex::new(()), &[RobustPiMutex::new(())], 0);
+    }
+}
+
+/// Who is about to wait asks whether it has any of them.
+#[test]
+fn memory_of_reserved_mutexes_may_be_gone() {
+    const SIZE: usize = 4096;
+    let wanted = &PiMutex::<()>::new(());
+    thread::scope(|scope| {
+        let held = wanted.lock();
+        let (tell, told) = mpsc::channel();
+        scope.spawn(move || {
+            let (prot, flags) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            );
+            // SAFETY: new memory, wherever there is some.
+            let page = unsafe { libc::mmap(ptr::null_mut(), SIZE, prot, flags, -1, 0) };
+            assert_ne!(page, libc::MAP_FAILED);
+            // SAFETY: zero bytes are an unlocked mutex; the page is mapped while it is used.
+            let mutex = unsafe { &*page.cast::<PiMutex<()>>() };
+            for _ in 0..1_000 {
+                drop(mutex.lock());
+            }
+            // SAFETY: nobody uses the page any more.
+            assert_eq!(unsafe { libc::munmap(page, SIZE) }, 0);
+            // SAFETY: it has no conditions.
+            tell.send(unsafe { libc::gettid() }).unwrap();
+            drop(wanted.lock());
+        });
+        until_asleep(told.recv().unwrap());
+        drop(held);
     });
 }
 

@@ -137,7 +137,7 @@ impl Task {
             observers: Vec::new(),
             spin: Spin::default(),
             pace: Pace::default(),
-            keeper: Keeper::new(),
+            keeper: Keeper::new(|_| false), // nobody lends by what it keeps
             spending: Spending::Ready,
             before: Spending::Compute,
             since: 0,
