@@ -443,8 +443,7 @@ pub trait KernelPi: Platform {
     /// or one that it may be lent itself, as the owner of such a word.
     fn boosts() -> bool;
 
-    /// Whether the calling task had a priority of its own to lend when it last waited. A
-    /// hint.
+    /// Whether the caller had a priority of its own to lend when it last waited. A hint.
     fn boosted() -> bool;
 
     /// Whether the calling task has a priority to lend, and had best lend it to `owner`
@@ -454,18 +453,16 @@ pub trait KernelPi: Platform {
     /// The calling task took the lock, which was not reserved for it.
     fn holds(lock: usize);
 
-    /// The calling task has released the lock, and kept it reserved.
-    fn left_reserved();
-
     /// The calling task has released the lock.
     fn lets_go(lock: usize);
+    /// The same, and has kept the lock reserved.
+    fn left_reserved();
 
     /// Takes the word, and acquires. Waits for it, lending the owner the caller's
     /// priority: the most urgent is first. Does not spin.
     fn lock_pi(word: &Self::U32, deadline: Option<Deadline>) -> LockPi;
 
-    /// Releases the word, which the caller has, to the most urgent waiter, or to
-    /// nobody: then it is 0.
+    /// Releases the word, the caller's, to the most urgent waiter, or to nobody, with 0.
     fn unlock_pi(word: &Self::U32);
 }
 
