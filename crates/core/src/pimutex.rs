@@ -168,6 +168,9 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     fn took(&self, taken: bool) -> bool {
         if taken {
             P::holds(self.body().address());
+            if P::boosted() && !self.body().queue.front().has(BOOST) {
+                self.expect_boosters();
+            }
         }
         taken
     }
@@ -262,6 +265,15 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
                 self.wait_for_nobody(deadline)
             }
         }
+    }
+
+    /// (B1) for an owner with a priority to lend, whose rivals likely have one, too: before
+    /// they wait, and without a quiesce. For no unlock from before the owner's lock is
+    /// still to store, nor a keeper.
+    #[cold]
+    fn expect_boosters(&self) {
+        self.body().queue.front.fetch_or(BOOST, AcqRel); // (B1), (Q1)
+        self.boosters.fetch_or(SETTLED, Release); // (B8)
     }
 
     /// (B1). Returns whether that took the mutex.

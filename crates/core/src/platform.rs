@@ -443,7 +443,7 @@ pub trait KernelPi: Platform {
     /// or one that it may be lent itself, as the owner of such a word.
     fn boosts() -> bool;
 
-    /// Whether the caller had a priority of its own to lend when it last waited. A hint.
+    /// Whether the caller had a priority of its own to lend when it last asked. A hint.
     fn boosted() -> bool;
 
     /// Whether the calling task has a priority to lend, and had best lend it to `owner`

@@ -13,30 +13,36 @@ thread_local! {
 
 /// What a thread knows of its own priority.
 pub struct Urgency {
-    /// Whether it was scheduled by a real-time policy when it last asked.
-    urgent: Cell<bool>,
-    /// How many times it will not spin, having spun in vain.
+    /// Whether it was scheduled by a real-time policy when it last asked, if it has.
+    urgent: Cell<Option<bool>>,
+    /// How many times it will not spin, and has not after it last did in vain.
     unspun: Cell<u32>,
+    pause: Cell<u32>,
     /// Its rank among those that wait, and when it asked for that.
     rank: Cell<Option<(u32, u32)>>,
 }
 
-/// How many times a thread with a priority to lend does not spin after it has in vain: to
-/// know that the owner does not run takes as long as to go to the kernel.
+/// How many times a thread with a priority to lend does not spin, at first and after it has
+/// in vain, twice as many each time, up to the second: to know that the owner does not run
+/// takes longer than to go to the kernel.
 const UNSPUN: u32 = 15;
+const UNSPUN_AT_MOST: u32 = 1023;
 
 impl Urgency {
     const fn new() -> Self {
         Self {
-            urgent: Cell::new(false),
-            unspun: Cell::new(0),
+            urgent: Cell::new(None),
+            unspun: Cell::new(UNSPUN),
+            pause: Cell::new(UNSPUN),
             rank: Cell::new(None),
         }
     }
 
-    /// Whether the thread was scheduled by a real-time policy when it last asked.
+    /// Whether the thread was scheduled by a real-time policy when it last asked: now, if it
+    /// never has.
+    #[inline]
     pub fn is_urgent(&self) -> bool {
-        self.urgent.get()
+        self.urgent.get().unwrap_or_else(|| self.ask())
     }
 
     /// Whether the thread is scheduled by a real-time policy. While it is, no lock stays
@@ -46,7 +52,7 @@ impl Urgency {
         // SAFETY: it reads the calling thread's policy, and touches no memory.
         let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
         let urgent = matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE);
-        if self.urgent.replace(urgent) != urgent {
+        if self.urgent.replace(Some(urgent)).unwrap_or(false) != urgent {
             if urgent {
                 tasks::keeper().begin(false);
             } else {
@@ -58,7 +64,12 @@ impl Urgency {
 
     /// A spin of the thread ended, with the lock or with an owner that did not run.
     pub fn spun(&self, well: bool) {
-        self.unspun.set(if well { 0 } else { UNSPUN });
+        let pause = match well {
+            true => 0,
+            false => (2 * self.pause.get() + 1).clamp(UNSPUN, UNSPUN_AT_MOST),
+        };
+        self.pause.set(pause);
+        self.unspun.set(pause);
     }
 
     /// Whether a spin would likely be in vain.
