@@ -244,6 +244,9 @@ impl Keeper {
             self.revoked(slot);
         } else if self.streaks[slot].lock.get() == lock {
             self.begin_with(self.took.get().wrapping_add(1), slot);
+            // Else what is dearer than a turn is long would never be earned again.
+            let more = &self.streaks[slot].more;
+            more.set(more.get() - more.get() / 8);
         }
     }
 
@@ -362,6 +365,26 @@ mod tests {
         keeper.takes(Some(LOCK), || 0); // another had it
         take(&keeper, LOCK, EARNS);
         assert!(keeper.keeps(LOCK), "it had paid");
+    }
+
+    #[test]
+    fn a_price_that_cannot_be_paid_falls() {
+        let keeper = keeper();
+        let mut turns = 0;
+        for _ in 0..4 {
+            while !keeper.keeps(LOCK) {
+                take(&keeper, LOCK, 1);
+            }
+            keeper.waits(LOCK); // another has it
+        }
+        while !keeper.keeps(LOCK) {
+            take(&keeper, LOCK, 8 * EARNS);
+            if !keeper.keeps(LOCK) {
+                keeper.waits(LOCK);
+            }
+            turns += 1;
+        }
+        assert!((10..100).contains(&turns), "{turns}");
     }
 
     #[test]

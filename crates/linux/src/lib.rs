@@ -241,6 +241,7 @@ impl KernelPi for LinuxPi {
     fn boosts() -> bool {
         tasks::keeper().holds_any() || URGENCY.with(Urgency::ask)
     }
+    #[inline]
     fn boosted() -> bool {
         URGENCY.with(Urgency::is_urgent)
     }
