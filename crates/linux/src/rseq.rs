@@ -29,7 +29,7 @@ thread_local! {
     static AREA: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Whether any thread has an area, and any has none.
+/// Whether any thread has an area, for which the process is registered; and any has none.
 static RESTARTING: AtomicBool = AtomicBool::new(false);
 static ANNOUNCING: AtomicBool = AtomicBool::new(false);
 
@@ -47,6 +47,11 @@ pub fn init_thread() -> bool {
     area.is_some()
 }
 
+/// A fork's child has not registered, whatever it inherits.
+pub fn after_fork_in_child() {
+    RESTARTING.store(false, SeqCst); // the child has one thread
+}
+
 /// The calling thread's area; null if it has none, or has not locked yet.
 pub fn own_area() -> *mut u8 {
     AREA.get()
@@ -59,9 +64,11 @@ fn area() -> Option<*mut u8> {
     // SAFETY: glibc allocates the area at this offset for every thread. Its
     // field `cpu_id`, which the kernel writes, is at 4.
     let cpu = unsafe { area.wrapping_add(4).cast::<i32>().read_volatile() };
-    let registered =
-        cpu >= 0 && membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).is_ok();
-    registered.then_some(area)
+    let registered = || {
+        RESTARTING.load(SeqCst) // for another thread: by its store
+            || membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).is_ok()
+    };
+    (cpu >= 0 && registered()).then_some(area)
 }
 
 /// The offset of the area that glibc registers for every thread.

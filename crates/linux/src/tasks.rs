@@ -393,6 +393,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
 /// In a fork's child only the forking thread is left. The others' numbers are
 /// never reused, for queues may still hold them.
 extern "C" fn after_fork_in_child() {
+    rseq::after_fork_in_child();
     if !rseq::init_thread() {
         keeper().begin(false);
     }
