@@ -52,6 +52,14 @@ use lockyard_core::{
 use tasks::{Numbers, Tids};
 use urgency::{URGENCY, Urgency};
 
+/// Does now what the calling thread's first lock would do, some microseconds of work: gives it
+/// a record, and asks by which policy it is scheduled. For a real-time thread, before its first
+/// deadline, and again when its policy has changed.
+pub fn prepare_thread() {
+    LinuxPi::me();
+    URGENCY.with(Urgency::ask);
+}
+
 /// Threads of one Linux process, by numbers of the kind `N`.
 pub struct Threads<N>(PhantomData<N>);
 

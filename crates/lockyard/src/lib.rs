@@ -62,6 +62,7 @@ mod watched {
 pub use lock_api::WaitTimeoutResult;
 pub use lockyard_core::{mutex::PATIENCE_MICROS, osq, percpu_rwsem, pimutex, rwsem};
 pub use lockyard_linux::condvar::RawPiCondvar;
+pub use lockyard_linux::prepare_thread;
 use lockyard_linux::{Linux, LinuxPi};
 pub use robust::{OwnerDied, RobustPiMutex};
 

@@ -100,7 +100,9 @@ impl Host for Native {
             Policy::Fifo(priority) => (libc::SCHED_FIFO, priority),
             Policy::RoundRobin(priority) => (libc::SCHED_RR, priority),
         };
-        schedule(number, priority.into()).map_err(|why| {
+        let scheduled = schedule(number, priority.into());
+        lockyard_linux::prepare_thread();
+        scheduled.map_err(|why| {
             format!(
                 "this user may not use {} ({why}): grant CAP_SYS_NICE, or an rtprio limit of \
                  {priority} or more (`ulimit -r`)",
