@@ -5,7 +5,9 @@
 use std::{fmt::Write, fs, path::Path};
 
 use anyhow::{Context, bail};
-use syn::{Attribute, Expr, FnArg, GenericArgument, Item, Lit, Pat, PathArguments, Type};
+use syn::{
+    Attribute, Expr, FnArg, GenericArgument, Item, Lit, Pat, PathArguments, PointerMutability, Type,
+};
 
 const SOURCES: &str = "crates/capi/src";
 /// Where the header lies, from the root.
@@ -71,22 +73,41 @@ fn generate(source: &dyn Fn(&str) -> anyhow::Result<String>) -> anyhow::Result<S
 fn declare(out: &mut String, item: &Item) -> anyhow::Result<()> {
     match item {
         Item::Struct(item) => {
-            let opaque = item
+            let name = snake(&item.ident.to_string());
+            out.push('\n');
+            comment(out, &item.attrs);
+            writeln!(out, "typedef struct lockyard_{name}_t {{")?;
+            let first = item
                 .fields
                 .iter()
                 .next()
                 .context("a type without a field")?;
-            let (word, words) = layout(&opaque.ty)
-                .with_context(|| format!("{} is no Opaque<_, [word; words]>", item.ident))?;
-            let name = snake(&item.ident.to_string());
+            let opaque = layout(&first.ty);
+            if let Some((word, words)) = &opaque {
+                writeln!(out, "    {word} opaque[{words}];")?;
+            } else {
+                for field in &item.fields {
+                    let (Some(ident), Some(ty)) = (&field.ident, spelled(&field.ty)) else {
+                        bail!(
+                            "{}: neither Opaque<_, [word; words]> nor fields for C",
+                            item.ident
+                        );
+                    };
+                    writeln!(out, "    {ty}{ident};")?;
+                }
+            }
+            writeln!(out, "}} lockyard_{name}_t;")?;
+            if opaque.is_some() {
+                let name = name.to_uppercase();
+                writeln!(out, "\n#define LOCKYARD_{name}_INITIALIZER {{ {{ 0 }} }}")?;
+            }
+        }
+        Item::Const(item) if item.ident != "_" => {
+            let value =
+                literal(&item.expr).with_context(|| format!("{} is not a literal", item.ident))?;
             out.push('\n');
             comment(out, &item.attrs);
-            writeln!(
-                out,
-                "typedef struct lockyard_{name}_t {{\n    {word} opaque[{words}];\n}} lockyard_{name}_t;\n\n\
-                 #define LOCKYARD_{}_INITIALIZER {{ {{ 0 }} }}",
-                name.to_uppercase(),
-            )?;
+            writeln!(out, "#define LOCKYARD_{} {value}", item.ident)?;
         }
         Item::Fn(item) if item.sig.abi.is_some() => {
             let name = &item.sig.ident;
@@ -147,14 +168,18 @@ fn layout(ty: &Type) -> Option<(&'static str, String)> {
         "u64" => "uint64_t",
         _ => return None,
     };
-    let Expr::Lit(syn::ExprLit {
-        lit: Lit::Int(words),
-        ..
-    }) = &array.len
-    else {
-        return None;
-    };
-    Some((word, words.to_string()))
+    Some((word, literal(&array.len)?))
+}
+
+/// A number as it is written.
+fn literal(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Lit(syn::ExprLit {
+            lit: Lit::Int(number),
+            ..
+        }) => Some(number.to_string()),
+        _ => None,
+    }
 }
 
 fn parameter(argument: &FnArg) -> anyhow::Result<String> {
@@ -164,33 +189,48 @@ fn parameter(argument: &FnArg) -> anyhow::Result<String> {
     let Pat::Ident(pattern) = &*argument.pat else {
         bail!("it has no name");
     };
-    let Type::Reference(reference) = &*argument.ty else {
-        bail!("it is no reference");
-    };
-    let pointee = match &*reference.elem {
-        Type::Path(path)
-            if path
-                .path
-                .segments
-                .last()
-                .is_some_and(|s| s.ident == "MaybeUninit") =>
-        {
-            let PathArguments::AngleBracketed(inner) = &path.path.segments[0].arguments else {
-                bail!("MaybeUninit of what?");
-            };
-            match inner.args.first() {
-                Some(GenericArgument::Type(inner)) => name(inner),
-                _ => None,
-            }
-        }
-        elem => name(elem),
-    };
     let ident = pattern.ident.to_string();
-    let ident = ident.trim_start_matches('_');
-    Ok(match pointee.context("its type has no name")?.as_str() {
-        "timespec" => format!("const struct timespec *{ident}"),
-        ours => format!("lockyard_{}_t *{ident}", snake(ours)),
+    let ty = spelled(&argument.ty).with_context(|| format!("the type of {ident}"))?;
+    Ok(format!("{ty}{}", ident.trim_start_matches('_')))
+}
+
+/// A type as C writes it before a name. What a raw pointer to `const` points to is only
+/// read; a lock changes itself, however it is referred to.
+fn spelled(ty: &Type) -> Option<String> {
+    let (pointee, qualifier) = match ty {
+        Type::Path(_) => match inner(ty, "Option") {
+            Some(Type::Reference(reference)) => (&*reference.elem, ""),
+            Some(_) => return None,
+            None => return (name(ty)? == "u32").then(|| "uint32_t ".to_owned()),
+        },
+        Type::Reference(reference) => (&*reference.elem, ""),
+        Type::Ptr(pointer) => match pointer.mutability {
+            PointerMutability::Const(_) => (&*pointer.elem, "const "),
+            PointerMutability::Mut(_) => (&*pointer.elem, ""),
+        },
+        _ => return None,
+    };
+    let pointee = inner(pointee, "MaybeUninit").unwrap_or(pointee);
+    Some(match name(pointee)?.as_str() {
+        "timespec" => "const struct timespec *".to_owned(),
+        "u32" => "uint32_t *".to_owned(),
+        // Of C's and C++'s atomic types, and of a plain one.
+        "AtomicU32" => format!("{qualifier}volatile void *"),
+        ours => format!("{qualifier}lockyard_{}_t *", snake(ours)),
     })
+}
+
+/// The argument of a generic type of this name.
+fn inner<'a>(ty: &'a Type, generic: &str) -> Option<&'a Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|s| s.ident == generic)?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    match arguments.args.first()? {
+        GenericArgument::Type(argument) => Some(argument),
+        _ => None,
+    }
 }
 
 /// The name of a type without arguments.
@@ -261,6 +301,37 @@ int f(lockyard_ab_lock_t *a, const struct timespec *at);
     }
 
     #[test]
+    fn words_numbers_and_fields_are_declared() {
+        let made = made(
+            "/// A pair.\n#[repr(C)]\npub struct Pair { word: *const AtomicU32, value: u32 }\n\
+             /// Most.\npub const MOST: u32 = 8;\nconst _: () = assert!(MOST == 8);\n\
+             /// Waits.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn f(a: *const Pair, \
+             b: *mut AtomicU32, at: Option<&timespec>, n: Option<&mut MaybeUninit<u32>>) -> c_int { 0 }",
+        )
+        .unwrap();
+        let expected = "
+/*
+ * A pair.
+ */
+typedef struct lockyard_pair_t {
+    const volatile void *word;
+    uint32_t value;
+} lockyard_pair_t;
+
+/*
+ * Most.
+ */
+#define LOCKYARD_MOST 8
+
+/*
+ * Waits.
+ */
+int f(const lockyard_pair_t *a, volatile void *b, const struct timespec *at, uint32_t *n);
+";
+        assert!(made.contains(expected), "{made}");
+    }
+
+    #[test]
     fn a_stale_header_is_found() {
         let root = std::env::temp_dir().join(format!("lockyard-header-{}", std::process::id()));
         fs::create_dir_all(root.join(SOURCES)).unwrap();
@@ -275,6 +346,9 @@ int f(lockyard_ab_lock_t *a, const struct timespec *at);
     #[test]
     fn what_c_cannot_say_is_an_error() {
         assert!(made("pub struct A(Raw);").is_err());
+        assert!(made("pub struct A { word: u8 }").is_err());
+        assert!(made("pub const A: u32 = B + 1;").is_err());
         assert!(made("pub extern \"C\" fn f(a: u8) -> c_int { 0 }").is_err());
+        assert!(made("pub extern \"C\" fn f(a: Option<u32>) -> c_int { 0 }").is_err());
     }
 }

@@ -6,7 +6,8 @@
  * Initialising. Zero bytes are an unlocked lock: a LOCKYARD_..._INITIALIZER, memory from
  * calloc and a static without an initialiser are ready for use, and so is what an _init
  * function has set. A lock must not be moved or copied while anybody uses it, and is for
- * the threads of one process. No pointer may be null.
+ * the threads of one process. No pointer may be null unless its function
+ * says so.
  *
  * Results. Functions return 0, or a number of errno.h; errno means nothing after them.
  * Signals do not interrupt them, and they are no cancellation points, but for one: the
@@ -427,6 +428,170 @@ int lockyard_percpu_rwlock_timedwrlock(lockyard_percpu_rwlock_t *lock,
  * another thread has passed on to it.
  */
 int lockyard_percpu_rwlock_unlock(lockyard_percpu_rwlock_t *lock);
+
+/*
+ * If the word holds what is expected, waits until the thread is woken, or until the
+ * deadline; without one (a null pointer), as long as it takes.
+ *
+ * The futexes are of the threads of one process: a word is a uint32_t, atomic or not, known
+ * by its address. Who waits here is woken from here, and not by the system call. No wake-up
+ * is spurious, but it may have been for an earlier user of the memory: wait in a loop.
+ * Real-time threads are woken by priority, all others after them in the order in which they
+ * came. A word that is not aligned to four bytes gives EINVAL, as does a count above
+ * INT_MAX. In a fork's child nobody waits.
+ *
+ * Returns 0 when a thread that woke this one has counted it, EAGAIN when the word holds
+ * something else, ETIMEDOUT, or EINVAL.
+ *
+ * The word is changed by atomic operations alone, as long as it may be waited for.
+ */
+int lockyard_futex_wait(const volatile void *word,
+                        uint32_t expected,
+                        const struct timespec *deadline);
+
+/*
+ * lockyard_futex_wait for who wakes with a set of bits that has one in common with this
+ * set; an empty set gives EINVAL.
+ *
+ * As lockyard_futex_wait.
+ */
+int lockyard_futex_wait_bitset(const volatile void *word,
+                               uint32_t expected,
+                               uint32_t bitset,
+                               const struct timespec *deadline);
+
+/*
+ * A word that lockyard_futex_waitv waits for, and what it is expected to hold.
+ */
+typedef struct lockyard_futex_waitv_t {
+    const volatile void *word;
+    uint32_t expected;
+} lockyard_futex_waitv_t;
+
+/*
+ * For so many words a thread can wait at once.
+ */
+#define LOCKYARD_FUTEX_WORDS 8
+
+/*
+ * If each of count words holds what is expected, waits for the first of them that is woken,
+ * or until the deadline, if there is one. There are 1 to LOCKYARD_FUTEX_WORDS; other counts
+ * give EINVAL.
+ *
+ * The words are looked at one after the other, and a thread may wake one meanwhile: that is
+ * told, even if a later word holds something else. Each of these wake-ups has counted this
+ * thread. Where `which` is not null it gets a set: with 0, of the words that were woken,
+ * with EAGAIN, of one that had changed, otherwise of none. Bit 0 is the first word's.
+ *
+ * Returns 0, EAGAIN, ETIMEDOUT, or EINVAL.
+ *
+ * The words are changed by atomic operations alone, as long as they may be waited for.
+ */
+int lockyard_futex_waitv(const lockyard_futex_waitv_t *words,
+                         uint32_t count,
+                         const struct timespec *deadline,
+                         uint32_t *which);
+
+/*
+ * Wakes so many threads at most that wait for the word; 0 are none. Where `woken` is not
+ * null it gets their number, here and below, and with an error 0.
+ *
+ * The word is not read: it may have been freed.
+ *
+ * Returns 0 or EINVAL.
+ */
+int lockyard_futex_wake(const volatile void *word, uint32_t count, uint32_t *woken);
+
+/*
+ * lockyard_futex_wake of threads that wait with a set of bits that has one in common with
+ * this set; an empty set gives EINVAL.
+ */
+int lockyard_futex_wake_bitset(const volatile void *word,
+                               uint32_t count,
+                               uint32_t bitset,
+                               uint32_t *woken);
+
+/*
+ * Wakes so many threads at most that wait for `from`, and has up to `moves` others wait for
+ * `to` instead, each with the deadline that it has. Where `moved` is not null it gets their
+ * number. Between a word and itself nobody is moved. Neither word is read.
+ *
+ * Returns 0 or EINVAL.
+ */
+int lockyard_futex_requeue(const volatile void *from,
+                           const volatile void *to,
+                           uint32_t wakes,
+                           uint32_t moves,
+                           uint32_t *woken,
+                           uint32_t *moved);
+
+/*
+ * lockyard_futex_requeue if `from` holds what is expected; else it returns EAGAIN. To those
+ * who wait for either word, the comparison and what follows are one step.
+ *
+ * `from` is changed by atomic operations alone.
+ */
+int lockyard_futex_cmp_requeue(const volatile void *from,
+                               uint32_t expected,
+                               const volatile void *to,
+                               uint32_t wakes,
+                               uint32_t moves,
+                               uint32_t *woken,
+                               uint32_t *moved);
+
+/*
+ * The word becomes the operand.
+ */
+#define LOCKYARD_FUTEX_SET 0
+
+/*
+ * The operand is added, modulo 2^32.
+ */
+#define LOCKYARD_FUTEX_ADD 1
+
+/*
+ * The operand's bits are set.
+ */
+#define LOCKYARD_FUTEX_OR 2
+
+/*
+ * The operand's bits are cleared.
+ */
+#define LOCKYARD_FUTEX_ANDN 3
+
+/*
+ * The operand's bits are inverted.
+ */
+#define LOCKYARD_FUTEX_XOR 4
+
+/*
+ * What lockyard_futex_wake_op does to its second word, by one of the numbers above; and
+ * between which two values, themselves included, that must have been for its waiters to be
+ * woken.
+ */
+typedef struct lockyard_futex_op_t {
+    uint32_t change;
+    uint32_t operand;
+    uint32_t least;
+    uint32_t most;
+} lockyard_futex_op_t;
+
+/*
+ * Changes the second word, wakes so many threads at most that wait for the first, and, if
+ * the second was as the operation says, `count_second` that wait for that. To those who
+ * wait for either word, the change and the wake-ups are one step. `woken` gets the number
+ * of all. The first word is not read.
+ *
+ * Returns 0, or EINVAL: also for a change that is none of the five.
+ *
+ * The second word is changed by atomic operations alone.
+ */
+int lockyard_futex_wake_op(const volatile void *first,
+                           uint32_t count,
+                           volatile void *second,
+                           uint32_t count_second,
+                           const lockyard_futex_op_t *op,
+                           uint32_t *woken);
 
 #ifdef __cplusplus
 }

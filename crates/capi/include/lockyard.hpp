@@ -6,7 +6,9 @@
 //   std::condition_variable         lockyard::condition_variable
 //                                   lockyard::pi_mutex, lockyard::pi_condition_variable
 //
-// All have constexpr constructors: globals are ready before any code runs. lockyard.h says
+// The futex of a std::atomic<std::uint32_t> is in lockyard::futex.
+//
+// All locks have constexpr constructors: globals are ready before any code runs. lockyard.h says
 // what each lock is for.
 //
 // Locking throws std::system_error where the C function returns EDEADLK, as does waiting
@@ -18,9 +20,12 @@
 
 #include "lockyard.h"
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <ctime>
 #include <mutex>
@@ -269,6 +274,65 @@ public:
     // The one lock that has something to give back.
     ~percpu_shared_mutex() { lockyard_percpu_rwlock_destroy(native_handle()); }
 };
+
+// lockyard.h says what a wait promises, and has what is not here: its functions take the
+// address of a word, too. An empty set of bits and a count above INT_MAX throw as EINVAL.
+namespace futex {
+
+using word = std::atomic<std::uint32_t>;
+static_assert(sizeof(word) == sizeof(std::uint32_t) && word::is_always_lock_free);
+
+enum class status { woken, timed_out, changed };
+
+struct requeued {
+    std::uint32_t woken, moved;
+};
+
+// All threads, and all bits.
+inline constexpr std::uint32_t all = INT_MAX, every_bit = UINT32_MAX;
+
+inline status wait(const word& on, std::uint32_t expected, std::uint32_t bitset = every_bit) {
+    const int error = lockyard_futex_wait_bitset(&on, expected, bitset, nullptr);
+    return detail::got(error, EAGAIN) ? status::woken : status::changed;
+}
+
+template <class Clock, class Duration>
+status wait_until(const word& on, std::uint32_t expected,
+                  const std::chrono::time_point<Clock, Duration>& deadline,
+                  std::uint32_t bitset = every_bit) {
+    bool changed = false;
+    const bool over = detail::until(deadline, [&](const ::timespec* at) {
+        const int error = lockyard_futex_wait_bitset(&on, expected, bitset, at);
+        changed = error == EAGAIN;
+        return changed ? 0 : error;
+    });
+    if (changed) return status::changed;
+    return over ? status::woken : status::timed_out;
+}
+
+template <class Rep, class Period>
+status wait_for(const word& on, std::uint32_t expected,
+                const std::chrono::duration<Rep, Period>& duration,
+                std::uint32_t bitset = every_bit) {
+    return wait_until(on, expected, detail::after(duration), bitset);
+}
+
+// Returns how many threads it woke. The word may have been freed: it is not read.
+inline std::uint32_t wake(const word* on, std::uint32_t count,
+                          std::uint32_t bitset = every_bit) {
+    std::uint32_t woken;
+    detail::got(lockyard_futex_wake_bitset(on, count, bitset, &woken));
+    return woken;
+}
+
+inline requeued requeue(const word* from, const word* to, std::uint32_t wakes,
+                        std::uint32_t moves) {
+    requeued done;
+    detail::got(lockyard_futex_requeue(from, to, wakes, moves, &done.woken, &done.moved));
+    return done;
+}
+
+}  // namespace futex
 
 }  // namespace lockyard
 

@@ -3,7 +3,8 @@
 //! Initialising. Zero bytes are an unlocked lock: a LOCKYARD_..._INITIALIZER, memory from
 //! calloc and a static without an initialiser are ready for use, and so is what an _init
 //! function has set. A lock must not be moved or copied while anybody uses it, and is for
-//! the threads of one process. No pointer may be null.
+//! the threads of one process. No pointer may be null unless its function
+//! says so.
 //!
 //! Results. Functions return 0, or a number of errno.h; errno means nothing after them.
 //! Signals do not interrupt them, and they are no cancellation points, but for one: the
@@ -34,6 +35,8 @@ use lockyard_core::Deadline;
 mod mutex;
 mod pimutex;
 mod rwlock;
+
+mod futex; // last in the header, too
 
 /// A `T` that C sees as a `C`, which the header has. Its bytes are zero at first.
 #[repr(transparent)]

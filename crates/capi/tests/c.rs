@@ -11,6 +11,7 @@ const HERE: &str = env!("CARGO_MANIFEST_DIR");
 const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
 
 const C: &[&str] = &["cc", "-std=c99", "-Wall", "-Wextra", "-Werror"];
+const C11: &[&str] = &["cc", "-std=c11", "-Wall", "-Wextra", "-Werror"];
 const CPP: &[&str] = &["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror"];
 
 /// Whether there is such a program; says so if not.
@@ -104,6 +105,8 @@ fn examples_in_c_run() {
     let readers = "400 and 400 writes, 0 torn reads\n";
     prints(C, "examples/readers.c", readers);
     prints(C, "examples/timed.c", "it is busy\nit is ours\n");
+    let futex = "4 threads have added 2000 each: 8000\n";
+    prints(C11, "examples/futex.c", futex);
 }
 
 #[test]

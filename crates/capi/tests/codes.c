@@ -200,6 +200,149 @@ MUTEX_AND_COND(pimutex, PIMUTEX, picond, PICOND)
 RWLOCK(rwlock, RWLOCK)
 RWLOCK(percpu_rwlock, PERCPU_RWLOCK)
 
+static uint32_t words[2];
+
+/* Waits for the first word, which is moved to the second and woken there; with which set. */
+static int futex_wait_for_ever(void *unused) {
+    (void)unused;
+    return lockyard_futex_wait(&words[0], 0, NULL);
+}
+
+static int futex_wait_bits(void *unused) {
+    (void)unused;
+    return lockyard_futex_wait_bitset(&words[0], 0, 6, &far);
+}
+
+static int futex_wait_for_two(void *unused) {
+    const lockyard_futex_waitv_t both[2] = {{&words[1], 0}, {&words[0], 0}};
+    uint32_t which;
+    int error = lockyard_futex_waitv(both, 2, NULL, &which);
+    (void)unused;
+    return error ? error : (int)which;
+}
+
+/* A thread that waits: it has been moved to the second word. */
+static void futex_waiter(pthread_t *thread, struct call *call) {
+    uint32_t woken, moved = 0;
+    pthread_create(thread, NULL, make, call);
+    while (moved == 0)
+        CHECK(lockyard_futex_requeue(&words[0], &words[1], 0, 1, &woken, &moved), 0);
+    CHECK(woken, 0);
+    CHECK(lockyard_futex_wake(&words[0], INT_MAX, &woken), 0);
+    CHECK(woken, 0);
+}
+
+static void futex_is_woken(void) {
+    struct call whole = {futex_wait_for_ever, NULL, -1}, bits = {futex_wait_bits, NULL, -1},
+                two = {futex_wait_for_two, NULL, -1};
+    const lockyard_futex_op_t add = {LOCKYARD_FUTEX_ADD, 5, 0, 0},
+                              take = {LOCKYARD_FUTEX_ANDN, 4, 6, UINT32_MAX},
+                              clear = {LOCKYARD_FUTEX_SET, 0, 1, 1};
+    pthread_t thread;
+    uint32_t woken, moved;
+
+    futex_waiter(&thread, &bits);
+    CHECK(lockyard_futex_wake_bitset(&words[1], 1, 1, &woken), 0);
+    CHECK(woken, 0);
+    CHECK(lockyard_futex_wake(&words[1], 0, &woken), 0);
+    CHECK(woken, 0);
+    CHECK(lockyard_futex_wake_bitset(&words[1], 1, 12, &woken), 0);
+    CHECK(woken, 1);
+    pthread_join(thread, NULL);
+    CHECK(bits.returned, 0);
+
+    futex_waiter(&thread, &whole);
+    CHECK(lockyard_futex_cmp_requeue(&words[1], 1, &words[0], 1, 1, &woken, &moved), EAGAIN);
+    CHECK(woken + moved, 0);
+    CHECK(lockyard_futex_cmp_requeue(&words[1], 0, &words[0], 0, 1, NULL, &moved), 0);
+    CHECK(moved, 1);
+    CHECK(lockyard_futex_cmp_requeue(&words[0], 0, &words[1], 1, 1, &woken, NULL), 0);
+    CHECK(woken, 1);
+    pthread_join(thread, NULL);
+    CHECK(whole.returned, 0);
+
+    /* It waits for the second word, which the operation changes, and finds as asked. */
+    futex_waiter(&thread, &whole);
+    CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], 0, &add, &woken), 0);
+    CHECK(woken, 0);
+    CHECK(words[1], 5);
+    CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], 1, &take, &woken), 0);
+    CHECK(woken, 0);
+    CHECK(words[1], 1);
+    CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], 1, &clear, &woken), 0);
+    CHECK(woken, 1);
+    CHECK(words[1], 0);
+    pthread_join(thread, NULL);
+    CHECK(whole.returned, 0);
+
+    pthread_create(&thread, NULL, make, &two);
+    do
+        CHECK(lockyard_futex_wake(&words[0], 1, &woken), 0);
+    while (woken == 0);
+    pthread_join(thread, NULL);
+    CHECK(two.returned, 2);
+}
+
+static void futex_codes(void) {
+    const void *odd = (const char *)words + 1;
+    const uint32_t many = (uint32_t)INT_MAX + 1;
+    uint32_t woken = 7, moved = 7, which = 7;
+    const lockyard_futex_waitv_t both[2] = {{&words[0], 0}, {&words[1], 1}}, none = {odd, 0};
+    lockyard_futex_op_t op = {LOCKYARD_FUTEX_XOR + 1, 0, 0, 0};
+
+    CHECK(lockyard_futex_wait(&words[0], 1, NULL), EAGAIN);
+    CHECK(lockyard_futex_wait(&words[0], 1, &past), EAGAIN);
+    CHECK(lockyard_futex_wait(&words[0], 0, &past), ETIMEDOUT);
+    CHECK(lockyard_futex_wait(&words[0], 0, &before_all), ETIMEDOUT);
+    CHECK(lockyard_futex_wait(&words[0], 1, &bad), EINVAL);
+    CHECK(lockyard_futex_wait(odd, 0, NULL), EINVAL);
+    CHECK(lockyard_futex_wait_bitset(&words[0], 0, 0, NULL), EINVAL);
+    CHECK(lockyard_futex_wait_bitset(&words[0], 0, 1, &past), ETIMEDOUT);
+
+    CHECK(lockyard_futex_wake(&words[0], INT_MAX, NULL), 0);
+    CHECK(lockyard_futex_wake(&words[0], many, &woken), EINVAL);
+    CHECK(woken, 0);
+    CHECK(lockyard_futex_wake(odd, 1, NULL), EINVAL);
+    CHECK(lockyard_futex_wake_bitset(&words[0], 1, 0, NULL), EINVAL);
+
+    CHECK(lockyard_futex_requeue(&words[0], &words[1], many, 0, &woken, &moved), EINVAL);
+    CHECK(lockyard_futex_requeue(&words[0], &words[1], 0, many, NULL, NULL), EINVAL);
+    CHECK(lockyard_futex_requeue(&words[0], odd, 0, 0, NULL, NULL), EINVAL);
+    CHECK(lockyard_futex_requeue(odd, &words[0], 0, 0, NULL, NULL), EINVAL);
+    CHECK(lockyard_futex_requeue(&words[0], &words[0], 1, 1, &woken, &moved), 0);
+    CHECK(woken + moved, 0);
+    CHECK(lockyard_futex_cmp_requeue(&words[0], 1, &words[1], 1, many, NULL, NULL), EINVAL);
+    CHECK(lockyard_futex_cmp_requeue(&words[0], 1, &words[1], 1, 1, NULL, NULL), EAGAIN);
+
+    CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], 1, &op, &woken), EINVAL);
+    op.change = LOCKYARD_FUTEX_SET;
+    op.operand = 7;
+    CHECK(lockyard_futex_wake_op(&words[0], many, &words[1], 1, &op, &woken), EINVAL);
+    CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], many, &op, &woken), EINVAL);
+    CHECK(lockyard_futex_wake_op(odd, 1, &words[1], 1, &op, &woken), EINVAL);
+    CHECK(words[1], 0);
+    CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], 1, &op, NULL), 0);
+    CHECK(words[1], 7);
+    op.change = LOCKYARD_FUTEX_OR;
+    op.operand = 8;
+    CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], 1, &op, NULL), 0);
+    CHECK(words[1], 15);
+    op.change = LOCKYARD_FUTEX_XOR;
+    op.operand = 15;
+    CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], 1, &op, NULL), 0);
+    CHECK(words[1], 0);
+
+    CHECK(lockyard_futex_waitv(both, 0, NULL, NULL), EINVAL);
+    CHECK(lockyard_futex_waitv(both, LOCKYARD_FUTEX_WORDS + 1, NULL, NULL), EINVAL);
+    CHECK(lockyard_futex_waitv(&none, 1, NULL, &which), EINVAL);
+    CHECK(lockyard_futex_waitv(both, 1, &worse, NULL), EINVAL);
+    CHECK(which, 0);
+    CHECK(lockyard_futex_waitv(both, 2, NULL, &which), EAGAIN);
+    CHECK(which, 2);
+    CHECK(lockyard_futex_waitv(both, 1, &past, &which), ETIMEDOUT);
+    CHECK(which, 0);
+}
+
 static int rwlock_release(void *lock) { return lockyard_rwlock_unlock(lock); }
 static int percpu_read(void *lock) { return lockyard_percpu_rwlock_rdlock(lock); }
 
@@ -213,6 +356,8 @@ int main(void) {
     picond_codes();
     rwlock_codes();
     percpu_rwlock_codes();
+    futex_codes();
+    futex_is_woken();
 
     /* A stranger's unlock is noticed where that costs nothing. */
     CHECK(lockyard_rwlock_unlock(&rwlock), EPERM);

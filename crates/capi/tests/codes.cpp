@@ -117,6 +117,33 @@ static void condition() {
     other.join();
 }
 
+static void futex() {
+    namespace futex = lockyard::futex;
+    futex::word here{0}, there{0};
+    waits_until([&](auto at) { return futex::wait_until(here, 0, at) == futex::status::woken; });
+    waits_for([&](auto time) { return futex::wait_for(here, 0, time) != futex::status::timed_out; });
+    CHECK(futex::wait(here, 1) == futex::status::changed);
+    CHECK(futex::wait_for(here, 1, hours::max()) == futex::status::changed);
+    CHECK(futex::wait_until(here, 1, system_clock::now()) == futex::status::changed);
+    CHECK(futex::wake(&here, futex::all) == 0);
+    try {
+        futex::wake(&here, UINT32_MAX);
+        CHECK(!"it woke more than there are");
+    } catch (const std::system_error& error) {
+        CHECK(error.code() == std::errc::invalid_argument);
+    }
+
+    std::thread waiter([&] {
+        CHECK(futex::wait_for(here, 0, hours(1), 6) == futex::status::woken);
+        CHECK(futex::wait(here, 0) == futex::status::woken);
+    });
+    while (futex::requeue(&here, &there, 0, 1).moved == 0) std::this_thread::yield();
+    CHECK(futex::wake(&here, 1) == 0 && futex::wake(&there, 1, 1) == 0);
+    CHECK(futex::wake(&there, futex::all, 2) == 1);
+    while (futex::requeue(&here, &there, 1, 0).woken == 0) std::this_thread::yield();
+    waiter.join();
+}
+
 int main() {
     exclusive<lockyard::mutex>();
     exclusive<lockyard::timed_mutex>();
@@ -125,6 +152,7 @@ int main() {
     shared<lockyard::percpu_shared_mutex>();
     condition<lockyard::condition_variable, lockyard::mutex>();
     condition<lockyard::pi_condition_variable, lockyard::pi_mutex>();
+    futex();
     std::printf("%d failures\n", failures);
     return failures != 0;
 }

@@ -105,6 +105,14 @@ pub fn wait_until(
 /// There are no words, or too many.
 pub fn wait_any(words: &[(&AtomicU32, u32)], deadline: Option<Instant>) -> WaitedAny {
     let deadline = deadline.map(|at| Linux::deadline(&at));
+    wait_any_until(words, deadline)
+}
+
+/// [`wait_any`] with a deadline as the locks have it.
+///
+/// # Panics
+/// As there.
+pub fn wait_any_until(words: &[(&AtomicU32, u32)], deadline: Option<Deadline>) -> WaitedAny {
     assert!(words.len() <= WORDS, "a wait for {} words", words.len());
     let mut keys = [key(ptr::null()); WORDS];
     for (key_of, (word, _)) in keys.iter_mut().zip(words) {
