@@ -1,11 +1,15 @@
 //! The libraries as C and C++ have them: installed, found, linked and run. Where there is
 //! no compiler for these, a test says so and passes.
 
+mod tools;
+
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Output},
     sync::OnceLock,
 };
+
+use tools::has;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
@@ -13,20 +17,6 @@ const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
 const C: &[&str] = &["cc", "-std=c99", "-Wall", "-Wextra", "-Werror"];
 const C11: &[&str] = &["cc", "-std=c11", "-Wall", "-Wextra", "-Werror"];
 const CPP: &[&str] = &["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror"];
-
-/// Whether there is such a program; says so if not.
-fn has(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    let has = found.is_ok_and(|status| status.success());
-    if !has {
-        eprintln!("left out: there is no {program}");
-    }
-    has
-}
 
 fn run(command: &mut Command) -> String {
     let Output {

@@ -1,6 +1,9 @@
 //! Programs as they are, with the C library's locks and then with ours: they must print the
 //! same. Where there is no compiler or interpreter for one, its test says so and passes.
 
+#[path = "../../capi/tests/tools/mod.rs"]
+mod tools;
+
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -10,23 +13,10 @@ use std::{
 };
 
 use serde_json::Value;
+use tools::has;
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
-
-/// Whether there is such a program; says so if not.
-fn has(program: &str) -> bool {
-    let found = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    let has = found.is_ok_and(|status| status.success());
-    if !has {
-        eprintln!("left out: there is no {program}");
-    }
-    has
-}
 
 /// What it prints: on standard output, and on standard error.
 fn outputs(command: &mut Command) -> [String; 2] {
