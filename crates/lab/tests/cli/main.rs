@@ -10,10 +10,13 @@ mod futex_hash;
 mod futex_pingpong;
 mod locktest;
 mod pi_stress;
+mod programs;
 mod reproduce;
 mod run;
 mod signals;
 mod sim;
+#[path = "../../../capi/tests/tools/mod.rs"]
+mod tools;
 mod torture;
 mod usage;
 mod validate;

@@ -1,5 +1,4 @@
-//! `lockyard run`, with a stand-in for the library: what a program's locks do then is for
-//! the tests of crates/preload.
+//! `lockyard run`, with a stand-in for the library; `programs` has the library itself.
 
 use std::{
     fs,
