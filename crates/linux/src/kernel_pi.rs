@@ -25,7 +25,7 @@ use rustix::{
     thread::futex::{self, Flags},
 };
 
-use crate::clock;
+use crate::{clock, errno};
 
 /// The owner must unlock by [`unlock_pi`].
 pub const WAITERS: u32 = KERNEL_WAITERS;
@@ -66,7 +66,7 @@ pub fn lock_pi(word: &AtomicU32, scope: Scope, deadline: Option<Deadline>) -> Lo
             Err(Errno::TIMEDOUT) if deadline.is_none_or(clock::passed) => return LockPi::TimedOut,
             // The realtime clock was set; the owner is just ending; a signal.
             Err(Errno::TIMEDOUT | Errno::AGAIN | Errno::INTR) => {}
-            Err(Errno::NOMEM) => thread::sleep(Duration::from_millis(1)),
+            Err(Errno::NOMEM) => errno::kept(|| thread::sleep(Duration::from_millis(1))),
             Err(error) => misused("locked", word, error),
         }
     }
@@ -98,7 +98,7 @@ pub fn unlock_pi(word: &AtomicU32, scope: Scope) {
         match futex::unlock_pi(word, flags(scope)) {
             Ok(()) => return,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(Errno::NOMEM) => thread::sleep(Duration::from_millis(1)),
+            Err(Errno::NOMEM) => errno::kept(|| thread::sleep(Duration::from_millis(1))),
             Err(error) => misused("unlocked", word, error),
         }
     }

@@ -21,6 +21,7 @@
 mod arch;
 pub mod clock;
 pub mod condvar;
+mod errno;
 pub mod events;
 pub mod futex;
 pub mod interrupt;

@@ -22,7 +22,7 @@ use std::{
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use crate::{arch, percpu::Place, tasks};
+use crate::{arch, errno, percpu::Place, tasks};
 
 thread_local! {
     /// The thread's registered area; null where it has none.
@@ -181,7 +181,7 @@ pub fn quiesce() {
     if RESTARTING.load(SeqCst) {
         // Registered, it fails only where the kernel is out of memory.
         while membarrier(MembarrierCommand::PrivateExpeditedRseq).is_err() {
-            thread::sleep(Duration::from_millis(1));
+            errno::kept(|| thread::sleep(Duration::from_millis(1)));
         }
     }
     fence(SeqCst); // (R1)
@@ -200,7 +200,7 @@ fn wait_for_announced() {
                 hint::spin_loop();
             } else {
                 // It was preempted inside: let it run.
-                thread::sleep(Duration::from_micros(50));
+                errno::kept(|| thread::sleep(Duration::from_micros(50)));
             }
         }
     }

@@ -12,7 +12,7 @@ use std::{
 use lockyard_core::{FOREVER, Look, Running, TaskId};
 use rustix::thread::{Pid, sched_getaffinity};
 
-use crate::{arch, clock, park, tasks};
+use crate::{arch, clock, errno, park, tasks};
 
 /// How long a thread spins at a stretch. Longer than an overdue waiter waits
 /// for its turn, so that it seldom sleeps just before; and some thirty times
@@ -191,6 +191,6 @@ fn cpu_time_ns(tid: u32) -> Option<u64> {
         tv_nsec: 0,
     };
     // SAFETY: `time` is writable for the duration of the call.
-    let failed = unsafe { libc::clock_gettime(clock, &raw mut time) } != 0;
+    let failed = errno::kept(|| unsafe { libc::clock_gettime(clock, &raw mut time) }) != 0;
     (!failed).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -22,7 +22,7 @@ use lockyard_core::{KERNEL_WAITERS, TaskId, TaskRecord, keeper::Keeper};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::{
-    Linux, LinuxPi, Threads, futex, rseq,
+    Linux, LinuxPi, Threads, errno, futex, rseq,
     urgency::{URGENCY, Urgency},
     whereabouts::Whereabouts,
 };
@@ -189,7 +189,7 @@ fn enter_tid() -> TaskId {
 pub fn me() -> TaskId {
     match TaskId::new(ME.get()) {
         Some(me) => me,
-        None => register(),
+        None => errno::kept(register),
     }
 }
 
@@ -278,11 +278,14 @@ fn is_mine(word: usize) -> bool {
     const OPERATION: i32 = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
     [0, KERNEL_WAITERS].into_iter().any(|mark| {
         let mine = Tids::number() | mark;
-        // SAFETY: the kernel reads the word if it is mapped; it gives an error if it is not.
-        let compared =
-            unsafe { libc::syscall(libc::SYS_futex, word, OPERATION, 0, 0_usize, word, mine) };
-        let error = std::io::Error::last_os_error().raw_os_error();
-        compared == 0 || !matches!(error, Some(libc::EAGAIN | libc::EFAULT))
+        errno::kept(|| {
+            // SAFETY: the kernel reads the word if it is mapped; it gives an error if it is
+            // not.
+            let compared =
+                unsafe { libc::syscall(libc::SYS_futex, word, OPERATION, 0, 0_usize, word, mine) };
+            let error = std::io::Error::last_os_error().raw_os_error();
+            compared == 0 || !matches!(error, Some(libc::EAGAIN | libc::EFAULT))
+        })
     })
 }
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use lockyard_core::Platform;
 
-use crate::{Linux, clock, tasks};
+use crate::{Linux, clock, errno, tasks};
 
 thread_local! {
     /// No destructor: it can be read as long as the thread runs.
@@ -50,8 +50,11 @@ impl Urgency {
     pub fn ask(&self) -> bool {
         const DEADLINE: i32 = 6;
         // SAFETY: it reads the calling thread's policy, and touches no memory.
-        let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
-        let urgent = matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE);
+        let policy = errno::kept(|| unsafe { libc::sched_getscheduler(0) });
+        let urgent = matches!(
+            policy & !libc::SCHED_RESET_ON_FORK,
+            libc::SCHED_FIFO | libc::SCHED_RR | DEADLINE
+        );
         if self.urgent.replace(Some(urgent)).unwrap_or(false) != urgent {
             if urgent {
                 tasks::keeper().begin(false);
@@ -87,7 +90,7 @@ impl Urgency {
         let mut parameters = libc::sched_param { sched_priority: 0 };
         // SAFETY: it writes the calling thread's parameters to `parameters`, which is a
         // valid `sched_param`, and keeps no pointer to it.
-        unsafe { libc::sched_getparam(0, &raw mut parameters) };
+        errno::kept(|| unsafe { libc::sched_getparam(0, &raw mut parameters) });
         match parameters.sched_priority {
             priority @ 1.. => priority.cast_unsigned(),
             _ => BEYOND,

@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-use crate::rseq;
+use crate::{errno, rseq};
 
 thread_local! {
     /// Whether the thread may not learn of its end any more. No destructor.
@@ -66,7 +66,7 @@ impl Whereabouts {
                 hint::spin_loop();
             } else {
                 // It was preempted inside: let it run.
-                thread::sleep(Duration::from_micros(50));
+                errno::kept(|| thread::sleep(Duration::from_micros(50)));
             }
         }
     }

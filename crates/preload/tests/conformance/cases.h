@@ -17,8 +17,9 @@
 /* Counts what does not hold, and says where. */
 void expect(int holds, const char *what, const char *file, int line);
 #define EXPECT(holds) expect((holds), #holds, __FILE__, __LINE__)
-/* The code that a function returns. */
-#define CODE(call, code) expect_code((call), (code), #call, __FILE__, __LINE__)
+/* The code that a function returns; errno it leaves as it is, done or refused. */
+#define CODE(call, code) expect_code((errno = UNTOUCHED, (call)), (code), #call, __FILE__, __LINE__)
+enum { UNTOUCHED = 4321 };
 void expect_code(int got, int code, const char *what, const char *file, int line);
 
 /* Runs in another thread, and returns what that returned. */

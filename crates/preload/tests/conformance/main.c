@@ -12,6 +12,12 @@ void expect(int holds, const char *what, const char *file, int line)
 
 void expect_code(int got, int code, const char *what, const char *file, int line)
 {
+	int now = errno;
+
+	if (now != UNTOUCHED) {
+		failures++;
+		printf("%s:%d: %s sets errno to %d\n", file, line, what, now);
+	}
 	if (got != code) {
 		failures++;
 		printf("%s:%d: %s is %d, not %d\n", file, line, what, got, code);

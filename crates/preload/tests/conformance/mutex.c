@@ -148,6 +148,39 @@ static void mutex_timeouts(void)
 	CODE(pthread_mutex_unlock(&held), 0);
 }
 
+/* Who waits with others' mutexes behind it asks the kernel what it has, and is told no;
+ * errno stays, as CODE checks. */
+static void *wait_behind_others(void *waited_for)
+{
+	pthread_mutex_t others[3];
+	struct timespec at;
+	int i, times;
+
+	for (i = 0; i < 3; i++) {
+		init(&others[i], NORMAL, PTHREAD_PRIO_INHERIT, 0, 0);
+		for (times = 0; times < 1000; times++) {
+			pthread_mutex_lock(&others[i]);
+			pthread_mutex_unlock(&others[i]);
+		}
+	}
+	at = in_ms(CLOCK_REALTIME, 5);
+	CODE(pthread_mutex_timedlock(waited_for, &at), ETIMEDOUT);
+	for (i = 0; i < 3; i++)
+		CODE(pthread_mutex_destroy(&others[i]), 0);
+	return NULL;
+}
+
+static void mutex_leaves_errno(void)
+{
+	pthread_mutex_t mutex;
+
+	init(&mutex, NORMAL, PTHREAD_PRIO_INHERIT, 0, 0);
+	CODE(pthread_mutex_lock(&mutex), 0);
+	elsewhere(wait_behind_others, &mutex);
+	CODE(pthread_mutex_unlock(&mutex), 0);
+	CODE(pthread_mutex_destroy(&mutex), 0);
+}
+
 /* POSIX leaves open what comes of it, but programs do it: one thread locks, another
  * unlocks; and one waits for itself until another unlocks for it. */
 static void unlocked_by_another(void)
@@ -359,6 +392,7 @@ void mutex_cases(void)
 	RUN(mutex_attributes);
 	RUN(mutex_deadlines);
 	RUN(mutex_timeouts);
+	RUN(mutex_leaves_errno);
 	RUN(unlocked_by_another);
 	RUN(mutex_as_semaphore);
 	RUN(mutex_exclusion);
