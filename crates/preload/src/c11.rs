@@ -1,6 +1,6 @@
 //! The locks of `threads.h`, which the C library makes of those of `pthread.h`: it calls
-//! these inside itself, where nothing can be put in front of them. `mtx_destroy`, `cnd_init`
-//! and `cnd_destroy` stay its own, as their objects' bytes may.
+//! these inside itself, where nothing can be put in front of them. `cnd_init` and
+//! `cnd_destroy` stay its own, as a condition variable's bytes do: see `cond.rs`.
 
 use std::ffi::c_int;
 
@@ -95,6 +95,15 @@ pub unsafe extern "C" fn mtx_unlock(mutex: *mut Mutex) -> c_int {
             false => next::mtx_unlock(mutex),
         }
     }
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtx_destroy(mutex: *mut Mutex) {
+    // Of one of the C library's, its `mtx_destroy` does the same.
+    // SAFETY: the caller's.
+    unsafe { mutex::pthread_mutex_destroy(mutex) };
 }
 
 /// # Safety

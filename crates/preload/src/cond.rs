@@ -2,12 +2,13 @@
 //!
 //! Waiters stand in the process's table of queues, known by the address; so nothing of the
 //! object is touched to wait or to wake, and it may be destroyed as soon as its waiters are
-//! woken. Its bytes are the C library's, which initialises and destroys it: of them we read
-//! what its deadlines mean.
+//! woken. Its bytes are the C library's, whose `pthread_cond_init` and `pthread_cond_destroy`
+//! are not replaced: of them we read what its deadlines mean, and whether processes share it.
 //!
 //! Who waits with a mutex of ours waits in our queue, and with one of the C library's in
 //! its own. At any time all wait with the same mutex, so there are never both; and who
-//! signals, which does not know, signals both.
+//! signals, which does not know, signals both. Where processes share it, who signals may be in
+//! another one, and all wait in the C library's queue: see `wait_among_processes`.
 //!
 //! # Cancellation
 //!
@@ -16,9 +17,14 @@
 //! unwound from here, not from inside a lock. A waiter that was signalled as well returns,
 //! and is cancelled at the next such point: no signal is lost.
 
-use std::{ffi::c_int, mem, process, ptr, sync::atomic::AtomicU32};
+use std::{
+    ffi::c_int,
+    mem::{self, MaybeUninit},
+    process, ptr,
+    sync::atomic::AtomicU32,
+};
 
-use libc::{EPERM, ETIMEDOUT, clockid_t, pthread_t, timespec};
+use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EPERM, ETIMEDOUT, clockid_t, pthread_t, timespec};
 use lockyard_core::Deadline;
 use lockyard_linux::{futex, interrupt};
 
@@ -38,7 +44,10 @@ const _: () = assert!(size_of::<Cond>() == size_of::<libc::pthread_cond_t>());
 unsafe extern "C-unwind" {
     /// In the C library; it may unwind the thread.
     fn pthread_testcancel();
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
+
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 /// How a wait ended.
 enum Ended {
@@ -55,7 +64,7 @@ pub unsafe extern "C-unwind" fn pthread_cond_wait(cond: *mut Cond, mutex: *mut M
     unsafe {
         match mutex::may_wait(mutex) {
             None => next::pthread_cond_wait(cond, mutex),
-            Some(may) => wait(cond, mutex, may, Ok(None)),
+            Some(may) => wait(cond, mutex, may, None),
         }
     }
 }
@@ -74,10 +83,10 @@ pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
             return next::pthread_cond_timedwait(cond, mutex, at);
         };
         let clock = match layout::is_monotonic(cond) {
-            true => libc::CLOCK_MONOTONIC,
-            false => libc::CLOCK_REALTIME,
+            true => CLOCK_MONOTONIC,
+            false => CLOCK_REALTIME,
         };
-        wait(cond, mutex, may, Until { clock, at }.deadline().map(Some))
+        wait(cond, mutex, may, Some(Until { clock, at }))
     }
 }
 
@@ -94,7 +103,7 @@ pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
     unsafe {
         match mutex::may_wait(mutex) {
             None => next::pthread_cond_clockwait(cond, mutex, clock, at),
-            Some(may) => wait(cond, mutex, may, Until { clock, at }.deadline().map(Some)),
+            Some(may) => wait(cond, mutex, may, Some(Until { clock, at })),
         }
     }
 }
@@ -103,17 +112,19 @@ pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
 ///
 /// # Safety
 /// As for `pthread_cond_wait`.
-unsafe fn wait(
-    cond: *mut Cond,
-    mutex: *mut Mutex,
-    may: bool,
-    deadline: Result<Option<Deadline>, c_int>,
-) -> c_int {
+unsafe fn wait(cond: *mut Cond, mutex: *mut Mutex, may: bool, until: Option<Until>) -> c_int {
+    // SAFETY: the caller's.
+    let deadline = until.map(|until| unsafe { until.deadline() }).transpose();
     let deadline = match deadline {
         Ok(deadline) if may => deadline,
         Ok(_) => return EPERM,
         Err(error) => return error,
     };
+    // SAFETY: the caller's.
+    if unsafe { layout::is_shared(cond) } {
+        // SAFETY: the caller's.
+        return unsafe { wait_among_processes(cond, mutex, until) };
+    }
     interrupt::begin();
     // SAFETY: it has no clause. It unwinds past frames that have nothing to drop.
     unsafe { pthread_testcancel() };
@@ -152,6 +163,44 @@ unsafe fn wait_interruptibly(
         (true, _) => Ended::With(taken),
         (false, true) => Ended::Interrupted,
         (false, false) => Ended::With(ETIMEDOUT),
+    }
+}
+
+/// Waits with a mutex of ours where others may signal that do not know our queues: in the C
+/// library's, with a mutex of its own that nobody else has. A signal that comes when ours is
+/// unlocked and the thread is not in that queue yet passes it by; so no wait is long, and its
+/// end is one of the spurious wake-ups that POSIX has its callers expect. So is the end of a
+/// wait that is cancelled, which is seen that much later.
+///
+/// # Safety
+/// As for `pthread_cond_wait`.
+#[cold]
+unsafe fn wait_among_processes(cond: *mut Cond, mutex: *mut Mutex, until: Option<Until>) -> c_int {
+    // SAFETY: the caller's.
+    let (moment, ends) = unsafe { Until::soon(until) };
+    let mut own = MaybeUninit::new(libc::PTHREAD_MUTEX_INITIALIZER);
+    let (own, mut state) = (own.as_mut_ptr().cast(), 0);
+    // SAFETY: the mutex of the caller's is locked, and there until the wait returns; `own` is
+    // an unlocked one of the C library's, and stays here until nobody uses it. What unwinds
+    // does so where there is nothing to drop, with the caller's mutex locked.
+    unsafe {
+        pthread_testcancel();
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut state);
+        next::pthread_mutex_lock(own);
+        pthread_mutex_unlock(mutex);
+        let waited = next::pthread_cond_clockwait(cond, own, moment.0, &raw const moment.1);
+        next::pthread_mutex_unlock(own);
+        let taken = pthread_mutex_lock(mutex);
+        pthread_setcancelstate(state, &raw mut state);
+        if waited == 0 {
+            return taken; // a signal, which is not to be lost
+        }
+        pthread_testcancel();
+        if ends && waited == ETIMEDOUT {
+            ETIMEDOUT
+        } else {
+            taken
+        }
     }
 }
 

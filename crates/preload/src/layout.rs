@@ -59,7 +59,7 @@ pub fn check_version() -> Result<(), Unknown> {
 /// # Errors
 /// As [`check_version`].
 pub fn check_objects() -> Result<(), Unknown> {
-    let known = mutexes() && rwlocks() && find_clock();
+    let known = mutexes() && rwlocks() && conditions();
     if known { Ok(()) } else { Err(Unknown::Layout) }
 }
 
@@ -153,26 +153,62 @@ fn rwlocks() -> bool {
     all && probe.0[rwlock::SHARED] != 0 && probe.0[rwlock::PREFERENCE] == 0
 }
 
-/// Where a condition variable says that its deadlines are of `CLOCK_MONOTONIC`: the word,
-/// and the bit. Where that is has changed between versions.
-static CLOCK: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+/// A bit of a condition variable. Where it is has changed between versions.
+struct Flag {
+    word: AtomicU32,
+    bit: AtomicU32,
+}
 
-fn find_clock() -> bool {
-    let mut probe = Probe::new();
+impl Flag {
+    const fn new() -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            bit: AtomicU32::new(0),
+        }
+    }
+
+    /// Finds it in a condition variable that has it and no other. `false` if there is more,
+    /// or nothing.
+    fn find(&self, probe: &Probe) -> bool {
+        let words = size_of::<libc::pthread_cond_t>() / 4;
+        let Some(word) = probe.0.iter().position(|&word| word != 0) else {
+            return false;
+        };
+        let bit = probe.0[word];
+        self.word.store(word as u32, Relaxed); // constant from the first lock on
+        self.bit.store(bit, Relaxed); // likewise
+        bit.is_power_of_two() && probe.is_zero_but(words, &[(word, bit)])
+    }
+
+    /// # Safety
+    /// `cond` points to a condition variable.
+    unsafe fn is_set(&self, cond: *const cond::Cond) -> bool {
+        let [word, bit] = [&self.word, &self.bit].map(|number| number.load(Relaxed));
+        // SAFETY: the word lies in the object; the C library changes it by atomic accesses.
+        let word = unsafe { AtomicU32::from_ptr(cond.cast_mut().cast::<u32>().add(word as usize)) };
+        word.load(Relaxed) & bit != 0
+    }
+}
+
+/// Its deadlines are moments of `CLOCK_MONOTONIC`.
+static MONOTONIC: Flag = Flag::new();
+/// Processes share it.
+static PROCESSES: Flag = Flag::new();
+
+fn conditions() -> bool {
+    let [mut clock, mut shared] = [Probe::new(), Probe::new()];
     let made = with_attributes!(
         pthread_condattr_init,
         pthread_condattr_destroy,
         |attributes| libc::pthread_condattr_setclock(attributes, libc::CLOCK_MONOTONIC),
-        |attributes| libc::pthread_cond_init((&raw mut probe).cast(), attributes)
+        |attributes| libc::pthread_cond_init((&raw mut clock).cast(), attributes)
+    ) && with_attributes!(
+        pthread_condattr_init,
+        pthread_condattr_destroy,
+        |attributes| libc::pthread_condattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED),
+        |attributes| libc::pthread_cond_init((&raw mut shared).cast(), attributes)
     );
-    let words = size_of::<libc::pthread_cond_t>() / 4;
-    let Some(word) = probe.0.iter().position(|&word| word != 0) else {
-        return false;
-    };
-    let bit = probe.0[word];
-    CLOCK[0].store(word as u32, Relaxed); // constant from the first lock on
-    CLOCK[1].store(bit, Relaxed); // likewise
-    made && bit.is_power_of_two() && probe.is_zero_but(words, &[(word, bit)])
+    made && MONOTONIC.find(&clock) && PROCESSES.find(&shared)
 }
 
 /// Whether the deadlines of a condition variable are moments of `CLOCK_MONOTONIC`.
@@ -180,8 +216,15 @@ fn find_clock() -> bool {
 /// # Safety
 /// `cond` points to one.
 pub unsafe fn is_monotonic(cond: *const cond::Cond) -> bool {
-    let [word, bit] = CLOCK.each_ref().map(|number| number.load(Relaxed));
-    // SAFETY: the word lies in the object; the C library changes it by atomic accesses.
-    let word = unsafe { AtomicU32::from_ptr(cond.cast_mut().cast::<u32>().add(word as usize)) };
-    word.load(Relaxed) & bit != 0
+    // SAFETY: the caller's.
+    unsafe { MONOTONIC.is_set(cond) }
+}
+
+/// Whether processes share a condition variable.
+///
+/// # Safety
+/// `cond` points to one.
+pub unsafe fn is_shared(cond: *const cond::Cond) -> bool {
+    // SAFETY: the caller's.
+    unsafe { PROCESSES.is_set(cond) }
 }

@@ -21,6 +21,35 @@ impl Until {
         }
     }
 
+    /// A moment 5 ms from now, with its clock: that of `until`, and no later. Also returns
+    /// whether it is `until`.
+    ///
+    /// # Safety
+    /// As [`Until::deadline`].
+    pub unsafe fn soon(until: Option<Self>) -> ((clockid_t, timespec), bool) {
+        const NS: i64 = 5_000_000;
+        const SECOND: i64 = 1_000_000_000;
+        let clock = until.map_or(CLOCK_MONOTONIC, |until| until.clock);
+        let mut at = timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: `at` is writable.
+        unsafe { libc::clock_gettime(clock, &raw mut at) };
+        let ns = at.tv_nsec + NS;
+        let at = timespec {
+            tv_sec: at.tv_sec + ns / SECOND,
+            tv_nsec: ns % SECOND,
+        };
+        // SAFETY: as the caller says.
+        match until.map(|until| unsafe { *until.at }) {
+            Some(end) if (end.tv_sec, end.tv_nsec) <= (at.tv_sec, at.tv_nsec) => {
+                ((clock, end), true)
+            }
+            _ => ((clock, at), false),
+        }
+    }
+
     /// Whether a lock can wait by its clock.
     pub fn has_clock(self) -> bool {
         self.clock == CLOCK_REALTIME || self.clock == CLOCK_MONOTONIC

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
 #include <time.h>
 
 static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER;
@@ -146,6 +147,15 @@ static void destroy(void)
 	pthread_mutex_destroy(&a);
 }
 
+static void destroy_c11(void)
+{
+	static mtx_t mutex;
+
+	mtx_init(&mutex, mtx_plain);
+	mtx_lock(&mutex);
+	mtx_destroy(&mutex);
+}
+
 static void lock_and_leave(void)
 {
 	pthread_mutex_lock(&a);
@@ -175,6 +185,7 @@ static const struct {
 	{ "write_what_it_reads", write_what_it_reads },
 	{ "stranger", stranger },
 	{ "destroy", destroy },
+	{ "destroy_c11", destroy_c11 },
 	{ "leave", leave },
 	{ "fail", fail },
 };

@@ -142,6 +142,7 @@ fn deadlocks_are_reported_before_they_happen() {
     for (case, what, taker) in [
         ("stranger", "unlocks what thread", "lock_and_wait ("),
         ("destroy", "destroys what thread", "destroy ("),
+        ("destroy_c11", "destroys what thread", "destroy_c11 ("),
         ("leave", "ends without unlocking", "lock_and_leave ("),
     ] {
         let (code, said) = reported(&program, case);

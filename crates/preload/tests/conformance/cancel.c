@@ -76,6 +76,18 @@ static void cancelled_while_it_waits(void)
 	}
 }
 
+static void cancelled_where_processes_may_signal(void)
+{
+	pthread_condattr_t attributes;
+
+	CODE(pthread_condattr_init(&attributes), 0);
+	CODE(pthread_condattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED), 0);
+	CODE(pthread_cond_init(&cond, &attributes), 0);
+	cancelled_while_it_waits();
+	CODE(pthread_cond_destroy(&cond), 0);
+	CODE(pthread_cond_init(&cond, NULL), 0);
+}
+
 /* It wakes while another has the mutex, and cannot go on before that unlocks. */
 static void cancelled_with_the_mutex_locked(void)
 {
@@ -180,6 +192,7 @@ static void no_signal_is_lost(void)
 void cancel_cases(void)
 {
 	RUN(cancelled_while_it_waits);
+	RUN(cancelled_where_processes_may_signal);
 	RUN(cancelled_with_the_mutex_locked);
 	RUN(cancelled_before_it_waits);
 	RUN(not_cancelled_where_it_may_not);

@@ -259,7 +259,8 @@ static void gone_after_signal(void)
 	}
 }
 
-/* Between processes; and what one process alone shares in part. */
+/* Between processes; and what one process alone shares in part. Who signals what it shares
+ * need not have the mutex, which may be another process's own. */
 static void cond_shared_by_processes(void)
 {
 	int mutex_shared, cond_shared;
@@ -281,13 +282,15 @@ static void cond_shared_by_processes(void)
 			waiter = started(wait_for, shared);
 			lock_when_waiting(shared, 1);
 			CODE(pthread_mutex_unlock(&shared->mutex), 0);
-			if (mutex_shared && cond_shared) {
+			if (cond_shared) {
 				child = fork();
 				if (child == 0) {
-					pthread_mutex_lock(&shared->mutex);
-					shared->ready = 1;
+					if (mutex_shared)
+						pthread_mutex_lock(&shared->mutex);
+					__atomic_store_n(&shared->ready, 1, __ATOMIC_RELAXED);
 					pthread_cond_signal(&shared->cond);
-					pthread_mutex_unlock(&shared->mutex);
+					if (mutex_shared)
+						pthread_mutex_unlock(&shared->mutex);
 					_exit(3);
 				}
 				EXPECT(exit_status(child) == 3);
