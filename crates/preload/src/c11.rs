@@ -9,7 +9,7 @@ use libc::{EBUSY, ETIMEDOUT, timespec};
 use crate::{
     cond::{self, Cond},
     mutex::{self, Mutex},
-    next, ours,
+    next, policy,
 };
 
 // What `threads.h` of the C library has.
@@ -32,7 +32,7 @@ fn code(error: c_int) -> c_int {
 /// As C11 has it, here and for all functions below.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtx_init(mutex: *mut Mutex, kind: c_int) -> c_int {
-    if !ours() {
+    if !policy::mutexes() {
         // SAFETY: the caller's.
         return unsafe { next::mtx_init(mutex, kind) };
     }
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn mtx_init(mutex: *mut Mutex, kind: c_int) -> c_int {
         false => libc::PTHREAD_MUTEX_NORMAL,
     };
     // SAFETY: the caller's.
-    unsafe { mutex::init(mutex, kind.cast_unsigned(), 0) };
+    unsafe { mutex::init(mutex, kind.cast_unsigned(), false) };
     SUCCESS
 }
 
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn mtx_init(mutex: *mut Mutex, kind: c_int) -> c_int {
 pub unsafe extern "C" fn mtx_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        match ours() {
+        match policy::mutexes() {
             true => code(mutex::pthread_mutex_lock(mutex)),
             false => next::mtx_lock(mutex),
         }
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn mtx_lock(mutex: *mut Mutex) -> c_int {
 pub unsafe extern "C" fn mtx_trylock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        match ours() {
+        match policy::mutexes() {
             true => code(mutex::pthread_mutex_trylock(mutex)),
             false => next::mtx_trylock(mutex),
         }
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn mtx_trylock(mutex: *mut Mutex) -> c_int {
 pub unsafe extern "C" fn mtx_timedlock(mutex: *mut Mutex, at: *const timespec) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        match ours() {
+        match policy::mutexes() {
             true => code(mutex::pthread_mutex_timedlock(mutex, at)),
             false => next::mtx_timedlock(mutex, at),
         }
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn mtx_timedlock(mutex: *mut Mutex, at: *const timespec) -
 pub unsafe extern "C" fn mtx_unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        match ours() {
+        match policy::mutexes() {
             true => code(mutex::pthread_mutex_unlock(mutex)),
             false => next::mtx_unlock(mutex),
         }
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn mtx_destroy(mutex: *mut Mutex) {
 pub unsafe extern "C" fn cnd_signal(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        match ours() {
+        match policy::mutexes() {
             true => code(cond::pthread_cond_signal(cond)),
             false => next::cnd_signal(cond),
         }
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn cnd_signal(cond: *mut Cond) -> c_int {
 pub unsafe extern "C" fn cnd_broadcast(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        match ours() {
+        match policy::mutexes() {
             true => code(cond::pthread_cond_broadcast(cond)),
             false => next::cnd_broadcast(cond),
         }
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn cnd_broadcast(cond: *mut Cond) -> c_int {
 pub unsafe extern "C-unwind" fn cnd_wait(cond: *mut Cond, mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        match ours() {
+        match policy::mutexes() {
             true => code(cond::pthread_cond_wait(cond, mutex)),
             false => next::cnd_wait(cond, mutex),
         }
@@ -155,7 +155,7 @@ pub unsafe extern "C-unwind" fn cnd_timedwait(
 ) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        match ours() {
+        match policy::mutexes() {
             true => code(cond::pthread_cond_timedwait(cond, mutex, at)),
             false => next::cnd_timedwait(cond, mutex, at),
         }

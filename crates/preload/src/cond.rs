@@ -31,7 +31,7 @@ use lockyard_linux::{futex, interrupt};
 use crate::{
     layout,
     mutex::{self, Mutex, pthread_mutex_lock, pthread_mutex_unlock},
-    next, ours,
+    next, policy,
     time::Until,
 };
 
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn pthread_cond_signal(cond: *mut Cond) -> c_int {
     // First, for it reads the object: whom we wake may destroy that.
     // SAFETY: the caller's.
     let done = unsafe { next::pthread_cond_signal(cond) };
-    if ours() {
+    if policy::mutexes() {
         futex::wake(address(cond), 1);
     }
     done
@@ -237,7 +237,7 @@ pub unsafe extern "C" fn pthread_cond_signal(cond: *mut Cond) -> c_int {
 pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's; first, as above.
     let done = unsafe { next::pthread_cond_broadcast(cond) };
-    if ours() {
+    if policy::mutexes() {
         futex::wake(address(cond), u32::MAX);
     }
     done

@@ -25,21 +25,22 @@ pub enum Unknown {
 impl Unknown {
     /// On standard error, for there is nobody to return it to.
     pub fn say(&self) {
-        let why: &[&[u8]] = match self {
-            Self::Version => &[b"its version is not one of 2.31 to 2.42"],
-            Self::Layout => &[b"its locks are not laid out as those of its version"],
+        let why: &[u8] = match self {
+            Self::Version => b"its version is not one of 2.31 to 2.42",
+            Self::Layout => b"its locks are not laid out as those of its version",
         };
         // SAFETY: it returns a C string that is there for ever.
         let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
-        let start: [&[u8]; 3] = [
-            b"lockyard: glibc ",
-            version.to_bytes(),
-            b" keeps its locks: ",
-        ];
-        for part in start.iter().chain(why).chain([&b"\n"[..]].iter()) {
-            // SAFETY: the part is that long.
-            unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
-        }
+        say(&[b"glibc ", version.to_bytes(), b" keeps its locks: ", why]);
+    }
+}
+
+/// A line on standard error, of these parts.
+pub fn say(line: &[&[u8]]) {
+    let (start, end): ([&[u8]; 1], [&[u8]; 1]) = ([b"lockyard: "], [b"\n"]);
+    for part in start.iter().chain(line).chain(&end) {
+        // SAFETY: the part is that long.
+        unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
     }
 }
 

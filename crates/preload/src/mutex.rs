@@ -40,7 +40,7 @@ use lockyard_linux::{
 };
 use lockyard_order as order;
 
-use crate::{next, ordered, ours, result, time::Until, watch};
+use crate::{next, policy, result, time::Until, watch};
 
 /// The word of a `pthread_mutex_t` that has its kind.
 pub const KIND: usize = 4;
@@ -50,6 +50,8 @@ pub const LAST_KIND: u32 = 3;
 const DESTROYED: u32 = u32::MAX;
 /// The upper half of word 5 of one with priority inheritance.
 const PI: u32 = 0x5049_0000;
+/// Word 5 of one that is just becoming one with priority inheritance.
+const ADOPTING: u32 = 0x4144_0000;
 /// Word 5 of a plain one that was taken while it was watched.
 const SEEN: u32 = 0x5345_0000;
 
@@ -144,11 +146,15 @@ impl Mutex {
 
     #[inline(always)]
     fn whose(&self) -> Whose<'_> {
+        if !policy::mutexes() {
+            return Whose::Libcs;
+        }
+        if policy::inherit() {
+            self.adopt();
+        }
         let (kind, mark) = (self.kind.load(Relaxed), self.mark.load(Relaxed)); // likewise
         let (more, unlocks) = (&self.more, &self.unlocks);
-        if !ours() {
-            Whose::Libcs
-        } else if let Some(lock) = self.pi() {
+        if let Some(lock) = self.pi() {
             let kind = Kind::of(mark & LAST_KIND);
             Whose::OursPi(Held {
                 lock,
@@ -172,6 +178,32 @@ impl Mutex {
     }
 }
 
+impl Mutex {
+    /// Makes what a static initialiser has made one with priority inheritance, before any
+    /// use: the word of its kind is the lock's from then on.
+    #[cold]
+    fn adopt(&self) {
+        // (M) Acquire, here and below, pairs with the Release of who has adopted it.
+        let mut mark = self.mark.load(Acquire);
+        while mark == 0 && self.kind.load(Acquire) <= LAST_KIND {
+            // What is marked stays so: only one thread gets past this, for good.
+            match self.mark.compare_exchange(0, ADOPTING, Acquire, Acquire) {
+                Ok(_) => {
+                    let kind = self.kind.swap(0, Relaxed); // nobody else uses it yet
+                    self.mark.store(PI | kind, Release); // (M)
+                    futex::wake(&raw const self.mark, u32::MAX);
+                    return;
+                }
+                Err(now) => mark = now,
+            }
+        }
+        while mark == ADOPTING {
+            futex::wait_until(&self.mark, ADOPTING, NonZeroU32::MAX, None);
+            mark = self.mark.load(Acquire); // (M)
+        }
+    }
+}
+
 impl<L: Lock> Held<'_, L> {
     /// What it is known by to who watches.
     #[inline(always)]
@@ -181,7 +213,7 @@ impl<L: Lock> Held<'_, L> {
 
     #[inline(always)]
     fn lock(&self) -> c_int {
-        match ordered::on() {
+        match policy::watched() {
             true => self.lock_seen(),
             false => self.take(),
         }
@@ -303,7 +335,7 @@ impl<L: Lock> Held<'_, L> {
             self.more.store(more - 1, Relaxed); // likewise
             return 0;
         }
-        match ordered::on() {
+        match policy::watched() {
             true => self.unlock_seen(),
             false => self.release(),
         }
@@ -391,13 +423,12 @@ pub unsafe extern "C" fn pthread_mutex_init(
 ) -> c_int {
     // SAFETY: the caller's.
     let (libcs, inherits, kind) = unsafe { asked(attributes) };
-    if libcs || !ours() {
+    if libcs || !policy::mutexes() {
         // SAFETY: the caller's.
         return unsafe { next::pthread_mutex_init(mutex, attributes) };
     }
-    let (kind, mark) = if inherits { (0, PI | kind) } else { (kind, 0) };
     // SAFETY: the caller's.
-    unsafe { init(mutex, kind, mark) };
+    unsafe { init(mutex, kind, inherits) };
     0
 }
 
@@ -405,7 +436,11 @@ pub unsafe extern "C" fn pthread_mutex_init(
 ///
 /// # Safety
 /// As for `pthread_mutex_init`.
-pub unsafe fn init(mutex: *mut Mutex, kind: u32, mark: u32) {
+pub unsafe fn init(mutex: *mut Mutex, kind: u32, inherits: bool) {
+    let (kind, mark) = match inherits || policy::inherit() {
+        true => (0, PI | kind),
+        false => (kind, 0),
+    };
     let unlocked = Mutex {
         lock: RawMutex::new(),
         kind: AtomicU32::new(kind),
@@ -431,7 +466,7 @@ pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's.
         Whose::Libcs => return unsafe { next::pthread_mutex_destroy(mutex) },
     };
-    if ordered::on() {
+    if policy::watched() {
         order::destroyed(object.seen(), locked);
     }
     if !locked {

@@ -7,8 +7,6 @@ use std::ffi::{CStr, c_int, c_void};
 
 use lockyard_order::reports;
 
-use crate::{LOCKS, Relaxed, WATCHED};
-
 /// The environment variable that asks for it, whatever its value.
 const ASKED: &CStr = c"LOCKYARD_DEADLOCK";
 
@@ -20,12 +18,6 @@ pub fn is_asked() -> bool {
     // SAFETY: the name is a C string; nobody changes the environment before the program
     // begins.
     !unsafe { libc::getenv(ASKED.as_ptr()) }.is_null()
-}
-
-/// Whether the locks are watched. Once it says so, it does for ever.
-#[inline(always)]
-pub fn on() -> bool {
-    LOCKS.load(Relaxed) == WATCHED // it tells no more than itself
 }
 
 unsafe extern "C" {

@@ -26,7 +26,7 @@ use lockyard_order::{
 };
 
 use crate::{
-    next, ordered, ours, result,
+    next, policy, result,
     time::Until,
     watch::{self, Mode},
 };
@@ -58,7 +58,7 @@ const _: () = {
 impl Rwlock {
     #[inline(always)]
     fn is_ours(&self) -> bool {
-        self.shared.load(Relaxed) == 0 && ours() // constant since it was initialised
+        self.shared.load(Relaxed) == 0 && policy::rwlocks() // constant since it was initialised
     }
 
     /// Whether readers pass waiting writers.
@@ -96,7 +96,7 @@ impl Rwlock {
 
     #[inline(always)]
     fn read(&self) -> c_int {
-        match ordered::on() {
+        match policy::watched() {
             true => self.read_seen(),
             false => self.take_to_read(),
         }
@@ -133,7 +133,7 @@ impl Rwlock {
 
     #[inline(always)]
     fn write(&self) -> c_int {
-        match ordered::on() {
+        match policy::watched() {
             true => self.write_seen(),
             false => self.take_to_write(),
         }
@@ -239,7 +239,7 @@ impl Rwlock {
             order::wants(self.seen(), mode);
         }
         let code = take();
-        if code == 0 && ordered::on() {
+        if code == 0 && policy::watched() {
             order::took(self.seen(), mode);
         }
         code
@@ -266,7 +266,7 @@ impl Rwlock {
     }
 
     fn destroy(&self) -> c_int {
-        if ordered::on() {
+        if policy::watched() {
             order::destroyed(self.seen(), self.lock.is_locked());
         }
         0
@@ -274,7 +274,7 @@ impl Rwlock {
 
     #[inline(always)]
     fn unlock(&self) -> c_int {
-        match ordered::on() {
+        match policy::watched() {
             true => self.unlock_seen(),
             false => self.release(),
         }
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn pthread_rwlock_init(
             libc::pthread_rwlockattr_getkind_np(attributes, &raw mut preference);
         }
     }
-    if shared != 0 || !ours() {
+    if shared != 0 || !policy::rwlocks() {
         // SAFETY: the caller's.
         return unsafe { next::pthread_rwlock_init(rwlock, attributes) };
     }

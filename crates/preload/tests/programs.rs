@@ -117,7 +117,66 @@ fn every_function_does_what_posix_says() {
         let watched = watched(&program, &[]).output().expect("it starts");
         assert_eq!(watched.status.code(), Some(66));
         assert_eq!(String::from_utf8_lossy(&watched.stdout), said);
+        for (mutex, rwlock, left_out) in
+            [("pi", "libc", &NOT_INHERITING[..]), ("libc", "rwsem", &[])]
+        {
+            let said = output(
+                Command::new(&program)
+                    .args(left_out)
+                    .env("LD_PRELOAD", library())
+                    .env("LOCKYARD_MUTEX", mutex)
+                    .env("LOCKYARD_RWLOCK", rwlock),
+            );
+            assert!(said.lines().all(|line| line.starts_with("ok ")), "{said}");
+            assert!(said.contains("ok no_signal_is_lost"), "{said}");
+        }
     }
+}
+
+/// Cases of normal mutexes that do not hold for those with priority inheritance, of whichever
+/// library: another thread unlocks them, or a fork's child.
+const NOT_INHERITING: [&str; 3] = [
+    "unlocked_by_another",
+    "mutex_as_semaphore",
+    "locked_across_fork",
+];
+
+/// A program that says whose its locks are.
+fn one() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PROGRAM
+        .get_or_init(|| compiled(&["cc"], &["one.c"]))
+        .as_deref()
+}
+
+#[test]
+fn a_policy_says_whose_locks_are() {
+    let Some(program) = one() else {
+        return;
+    };
+    for (mutex, rwlock, said) in [
+        ("adaptive", "libc", "mutexes are ours, rwlocks glibc's\n"),
+        ("libc", "rwsem", "mutexes are glibc's, rwlocks ours\n"),
+        (
+            "pi",
+            "rwsem",
+            "mutexes are ours and inherit, rwlocks ours\n",
+        ),
+    ] {
+        let mut command = Command::new(program);
+        let environment = [("LOCKYARD_MUTEX", mutex), ("LOCKYARD_RWLOCK", rwlock)];
+        command.env("LD_PRELOAD", library()).envs(environment);
+        assert_eq!(output(&mut command), said);
+    }
+    let mut command = Command::new(program);
+    let [stdout, stderr] = outputs(
+        command
+            .env("LD_PRELOAD", library())
+            .env("LOCKYARD_MUTEX", "mcs"),
+    );
+    assert_eq!(stdout, "mutexes are ours, rwlocks ours\n");
+    let line = "lockyard: LOCKYARD_MUTEX 'mcs' is unknown: it is taken for adaptive\n";
+    assert_eq!(stderr, line);
 }
 
 #[test]
@@ -177,19 +236,17 @@ fn the_types_of_cpp_are_ours() {
 #[test]
 fn an_unknown_glibc_keeps_its_locks() {
     let library_of = ["cc", "-shared", "-fPIC"];
-    let (Some(unknown), Some(program)) = (
-        compiled(&library_of, &["unknown.c"]),
-        compiled(&["cc"], &["one.c"]),
-    ) else {
+    let (Some(unknown), Some(program)) = (compiled(&library_of, &["unknown.c"]), one()) else {
         return;
     };
     let preload = format!("{}:{}", library().display(), unknown.display());
-    let printed = outputs(Command::new(&program).env("LD_PRELOAD", preload));
+    let printed = outputs(Command::new(program).env("LD_PRELOAD", preload));
     let why = "lockyard: glibc 2.99 keeps its locks: its version is not one of 2.31 to 2.42\n";
-    assert_eq!(printed, ["they are glibc's\n", why]);
-    assert_eq!(output(&mut Command::new(&program)), "they are glibc's\n");
-    let ours = output(Command::new(&program).env("LD_PRELOAD", library()));
-    assert_eq!(ours, "they are ours\n");
+    let theirs = "mutexes are glibc's, rwlocks glibc's\n";
+    assert_eq!(printed, [theirs, why]);
+    assert_eq!(output(&mut Command::new(program)), theirs);
+    let ours = output(Command::new(program).env("LD_PRELOAD", library()));
+    assert_eq!(ours, "mutexes are ours, rwlocks ours\n");
 }
 
 #[test]

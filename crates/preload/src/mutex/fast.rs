@@ -6,7 +6,7 @@
 use std::{ffi::c_int, ptr};
 
 use super::{Lock, Mutex, Whose};
-use crate::{next, unwatched, watch};
+use crate::{next, policy, watch};
 
 /// # Safety
 /// As POSIX has it, here and below.
@@ -25,10 +25,10 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
 /// One that is not plain and reserved for the caller.
 #[inline(never)]
 extern "C" fn lock_unkept(mutex: &Mutex) -> c_int {
-    if !watch::is_on() && unwatched() {
+    if !watch::is_on() {
         let taken = match mutex.pi() {
-            Some(pi) => pi.try_lock(),
-            None => mutex.is_plain() && mutex.lock.lock_unkept(),
+            Some(pi) => policy::unwatched() && pi.try_lock(),
+            None => policy::plain() && mutex.is_plain() && mutex.lock.lock_unkept(),
         };
         if taken {
             return 0;
@@ -66,10 +66,10 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
 /// One that is not plain, or does not stay reserved for the caller.
 #[inline(never)]
 extern "C" fn unlock_unkept(mutex: &Mutex) -> c_int {
-    if mutex.is_once() && !watch::times_any() && unwatched() {
+    if mutex.is_once() && !watch::times_any() {
         let unlocked = match mutex.pi() {
-            Some(pi) => pi.unlock_if_mine(),
-            None => mutex.is_plain() && Lock::unlock_if_mine(&mutex.lock),
+            Some(pi) => policy::unwatched() && pi.unlock_if_mine(),
+            None => policy::plain() && mutex.is_plain() && Lock::unlock_if_mine(&mutex.lock),
         };
         if unlocked {
             return 0;

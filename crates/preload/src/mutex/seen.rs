@@ -5,7 +5,7 @@ use std::{ffi::c_int, ptr, sync::atomic::Ordering::Relaxed};
 use lockyard_order::{self as order, Mode::Exclusive};
 
 use super::{Held, Kind, Lock, Mutex, SEEN};
-use crate::ordered;
+use crate::policy;
 
 impl Mutex {
     /// As the order validator sees it.
@@ -32,7 +32,7 @@ impl<L: Lock> Held<'_, L> {
     pub fn seen_to(&self, take: impl FnOnce() -> c_int) -> c_int {
         let again = self.kind != Kind::Normal && self.lock.is_mine();
         let code = take();
-        if code == 0 && !again && ordered::on() {
+        if code == 0 && !again && policy::watched() {
             let mark = &self.mutex.mark;
             if mark.load(Relaxed) == 0 {
                 mark.store(SEEN, Relaxed); // the owner's; others find it plain, and not theirs

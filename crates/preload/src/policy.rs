@@ -1,0 +1,120 @@
+//! Whose the program's locks are, and of what kind: decided once for a process.
+//!
+//! | in the environment | its values, the first if there is none |
+//! |---|---|
+//! | [`MUTEX`] | `adaptive`: ours; `pi`: ours, all with priority inheritance; `libc` |
+//! | [`RWLOCK`] | `rwsem`: ours; `libc` |
+
+use std::{
+    ffi::CStr,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use crate::{layout, ordered};
+
+const MUTEX: &CStr = c"LOCKYARD_MUTEX";
+const RWLOCK: &CStr = c"LOCKYARD_RWLOCK";
+
+// What is decided, each for itself; 0 until it is.
+const DECIDED: u32 = 1;
+/// Mutexes are ours, and the condition variables that are waited for with them.
+const MUTEXES: u32 = 2;
+/// Reader-writer locks are ours.
+const RWLOCKS: u32 = 4;
+/// All mutexes of ours inherit priority.
+const INHERIT: u32 = 8;
+/// The order validator watches those that are ours.
+const WATCHED: u32 = 16;
+
+static LOCKS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the program's mutexes are ours. Once it says so, it does for ever.
+#[inline(always)]
+pub fn mutexes() -> bool {
+    let locks = LOCKS.load(Relaxed); // it tells no more than itself
+    locks & MUTEXES != 0 || locks == 0 && decide() & MUTEXES != 0
+}
+
+/// Whether its reader-writer locks are, likewise.
+#[inline(always)]
+pub fn rwlocks() -> bool {
+    let locks = LOCKS.load(Relaxed); // likewise
+    locks & RWLOCKS != 0 || locks == 0 && decide() & RWLOCKS != 0
+}
+
+/// Whether mutexes are ours, inherit priority if they were made so, and nobody watches.
+#[inline(always)]
+pub fn plain() -> bool {
+    LOCKS.load(Relaxed) & (MUTEXES | INHERIT | WATCHED) == MUTEXES // likewise
+}
+
+/// Whether mutexes are ours, and nobody watches.
+#[inline(always)]
+pub fn unwatched() -> bool {
+    LOCKS.load(Relaxed) & (MUTEXES | WATCHED) == MUTEXES // likewise
+}
+
+/// Whether all mutexes of ours inherit priority.
+#[inline(always)]
+pub fn inherit() -> bool {
+    LOCKS.load(Relaxed) & INHERIT != 0 // likewise
+}
+
+/// Whether the order validator watches. Once it says so, it does for ever.
+#[inline(always)]
+pub fn watched() -> bool {
+    LOCKS.load(Relaxed) & WATCHED != 0 // likewise
+}
+
+/// Looks at the C library and the environment, at the first call of any function here: the
+/// allocator or some library's constructor may be first.
+///
+/// It looks at the version first. To look further the C library may allocate, and so call
+/// this again: then the version decides.
+#[cold]
+fn decide() -> u32 {
+    let mut unknown = layout::check_version();
+    if unknown.is_ok() {
+        LOCKS.store(DECIDED | asked(), Relaxed); // it tells no more than itself
+        unknown = layout::check_objects();
+    }
+    if let Err(why) = &unknown {
+        LOCKS.store(DECIDED, Relaxed); // likewise
+        why.say();
+    }
+    LOCKS.load(Relaxed)
+}
+
+/// What the environment asks for.
+fn asked() -> u32 {
+    let mutexes = [
+        (c"adaptive", MUTEXES),
+        (c"pi", MUTEXES | INHERIT),
+        (c"libc", 0),
+    ];
+    let rwlocks = [(c"rwsem", RWLOCKS), (c"libc", 0)];
+    let watched = if ordered::is_asked() { WATCHED } else { 0 };
+    choice(MUTEX, &mutexes) | choice(RWLOCK, &rwlocks) | watched
+}
+
+/// The choice that a variable names; the first if there is no such variable, or no such
+/// choice, of which it says so.
+fn choice(variable: &CStr, choices: &[(&CStr, u32)]) -> u32 {
+    // SAFETY: the name is a C string; nobody changes the environment before the program
+    // begins.
+    let value = unsafe { libc::getenv(variable.as_ptr()) };
+    if value.is_null() {
+        return choices[0].1;
+    }
+    // SAFETY: a value of the environment is a C string, which is not changed, as above.
+    let value = unsafe { CStr::from_ptr(value) };
+    let found = choices.iter().find(|(name, _)| *name == value);
+    found.map_or_else(
+        || {
+            let [name, value, first] = [variable, value, choices[0].0].map(CStr::to_bytes);
+            layout::say(&[name, b" '", value, b"' is unknown: it is taken for ", first]);
+            choices[0].1
+        },
+        |(_, choice)| *choice,
+    )
+}
