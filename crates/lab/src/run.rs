@@ -22,8 +22,49 @@ const STATS_PID: &str = "LOCKYARD_STATS_PID";
 /// Has the library watch in which order the program takes its locks.
 const DEADLOCK: &str = "LOCKYARD_DEADLOCK";
 
+/// What becomes of the program's locks, by the names that the library knows.
+const MUTEX: &str = "LOCKYARD_MUTEX";
+const RWLOCK: &str = "LOCKYARD_RWLOCK";
+
 /// What the dynamic linker parts the libraries by.
 const SEPARATORS: &[u8] = b": ";
+
+/// What the program's mutexes become: those that are private, not robust, and have no
+/// priority ceiling.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Mutex {
+    /// The mutex that spins while its owner runs; as the program asks, with priority
+    /// inheritance
+    Adaptive,
+    /// All with priority inheritance, as if the program asked for that
+    Pi,
+    /// Left to the C library, and so are condition variables
+    Libc,
+}
+
+impl Mutex {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Adaptive => "adaptive",
+            Self::Pi => "pi",
+            Self::Libc => "libc",
+        }
+    }
+}
+
+/// What the program's reader-writer locks become, by name.
+fn rwlock(name: &str) -> Result<&'static str, String> {
+    match name {
+        "rwsem" => Ok("rwsem"),
+        "libc" => Ok("libc"),
+        "percpu" => Err(
+            "its readers do not pass a writer that waits, as a program may count \
+                         on: use rwsem or libc"
+                .into(),
+        ),
+        _ => Err("is not a lock: use rwsem or libc".into()),
+    }
+}
 
 /// Run a program with its pthread locks replaced by ours
 ///
@@ -44,6 +85,12 @@ pub struct Args {
     /// Report deadlocks that are possible; then exit with 66 where the program would with 0
     #[arg(long)]
     deadlock: bool,
+    /// What its mutexes become [default: adaptive]
+    #[arg(long, value_name = "POLICY")]
+    mutex: Option<Mutex>,
+    /// What its reader-writer locks become: rwsem, which is ours, or libc [default: rwsem]
+    #[arg(long, value_name = "LOCK", value_parser = rwlock)]
+    rwlock: Option<&'static str>,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -67,6 +114,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     if args.deadlock {
         command.env(DEADLOCK, "1");
+    }
+    if let Some(mutex) = args.mutex {
+        command.env(MUTEX, mutex.name());
+    }
+    if let Some(lock) = args.rwlock {
+        command.env(RWLOCK, lock);
     }
     let error = command.exec();
     Err(not_started(program, &error))

@@ -106,6 +106,14 @@ fn a_profile_is_asked_for_in_the_environment() {
 }
 
 #[test]
+fn policies_are_passed_on_in_the_environment() {
+    let place = Place::new(true);
+    let show = "echo $LOCKYARD_MUTEX $LOCKYARD_RWLOCK";
+    let shown = place.run(&["--mutex=pi", "--rwlock=libc", "--", "sh", "-c", show]);
+    assert_eq!(text(&shown.stdout), "pi libc\n");
+}
+
+#[test]
 fn a_profile_that_cannot_be_written_stops_the_program() {
     let output = Place::new(true).run(&["--stats=/nonexistent/profile", "echo", "it runs"]);
     let err = text(&output.stderr);
@@ -122,4 +130,16 @@ fn a_profile_that_cannot_be_written_stops_the_program() {
 fn bad_usage_is_refused() {
     assert!(refused(&["run"]).contains("no program"));
     assert!(refused(&["run", "--stat", "true"]).contains("'--stat'"));
+    let line = refused(&["run", "--mutex", "mcs", "true"]);
+    assert!(
+        line.contains("'mcs'") && line.contains("adaptive, pi, libc"),
+        "{line}"
+    );
+    for lock in ["percpu", "none"] {
+        let line = refused(&["run", "--rwlock", lock, "true"]);
+        assert!(
+            line.contains(lock) && line.contains("use rwsem or libc"),
+            "{line}"
+        );
+    }
 }
