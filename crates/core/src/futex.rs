@@ -486,6 +486,9 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
 
     /// Makes a copy of a table one in which nobody waits: for a copy of the address
     /// space in which the caller is the only task. Others may have been inside gates.
+    ///
+    /// The caller may have come out of the midst of a wait. That ends as if it was woken:
+    /// its waker may be among those who are gone.
     pub fn forget(&self) {
         let depth = self.depth();
         // The copy may not be of one moment: others may have split meanwhile.
@@ -494,5 +497,12 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         let others = others.iter().take(in_use.len());
         others.for_each(|bucket| bucket.forget(0));
         self.growth.forget();
+        if let Some(me) = TaskId::new(P::number()) {
+            let nodes = &P::task(me).futex;
+            nodes
+                .iter()
+                .for_each(|node| node.state.store(WOKEN, Relaxed)); // there is one task
+            P::unpark(me); // a waker that is gone may have said so, and not come to this
+        }
     }
 }

@@ -11,8 +11,9 @@
 //! A thread with a real-time priority is woken before others, the highest first;
 //! equals are woken in the order in which they came. (A changed priority counts for
 //! waits that begin 10 ms later, if not sooner.) In a fork's child nobody waits,
-//! for the threads that did are not in it: a wake there wakes nobody. A signal
-//! handler must not call any of this.
+//! for the threads that did are not in it: a wake there wakes nobody. (A thread that
+//! forked in a signal handler comes out of the wait that this interrupted, as if it was
+//! woken.) A signal handler must not call any of this.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering::{Acquire, Relaxed, Release}};

@@ -7,7 +7,7 @@ mod futex_mutex;
 use std::{
     num::NonZeroU32,
     sync::{
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed},
         mpsc,
     },
     thread::{self, yield_now},
@@ -293,17 +293,32 @@ fn real_time_threads_are_woken_first() {
 
 /// Whether `f` returns true in a fork's child.
 fn holds_in_child(f: impl FnOnce() -> bool) -> bool {
+    match start_child() {
+        0 => end_child(f()),
+        pid => succeeded(pid),
+    }
+}
+
+/// Forks: 0 in the child, which an alarm ends if it hangs.
+fn start_child() -> libc::pid_t {
     // SAFETY: the child uses what is to work in it, and ends without destructors.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "there is no forking");
     if pid == 0 {
-        // SAFETY: a child that hangs is ended by an alarm; and ending a process has no
-        // conditions.
-        unsafe {
-            libc::alarm(30);
-            libc::_exit(if f() { 0 } else { 1 });
-        }
+        // SAFETY: it has no conditions.
+        unsafe { libc::alarm(30) };
     }
+    pid
+}
+
+/// Ends a fork's child.
+fn end_child(success: bool) -> ! {
+    // SAFETY: ending a process has no conditions.
+    unsafe { libc::_exit(if success { 0 } else { 1 }) }
+}
+
+/// Whether a fork's child ended with success.
+fn succeeded(pid: libc::pid_t) -> bool {
     let mut status = 0;
     // SAFETY: `status` is writable, and the child is this process's.
     unsafe { libc::waitpid(pid, &raw mut status, 0) };
@@ -336,6 +351,47 @@ fn wakes_a_thread() -> bool {
         move_all(word, here, 1);
         futex::wake(here, 1) == 1 && waiter.join().unwrap() == Waited::Woken
     })
+}
+
+/// A thread forks in a signal handler that interrupts its wait. In the child the wait ends,
+/// for its waker may be gone, and the next one is like any other; in the parent it goes on.
+#[test]
+fn a_wait_that_a_fork_interrupts_ends_in_the_child() {
+    static CHILD: AtomicI32 = AtomicI32::new(-1);
+    extern "C" fn fork(_: libc::c_int) {
+        CHILD.store(start_child(), Relaxed);
+    }
+    let handler = fork as extern "C" fn(libc::c_int);
+    // SAFETY: nothing else here uses this signal.
+    unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) };
+    let hour = Instant::now() + Duration::from_secs(3600);
+    for deadline in [None, Some(hour)] {
+        let [word, here] = &words();
+        let handle = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                // SAFETY: it only returns the thread's handle.
+                handle.store(unsafe { libc::pthread_self() } as usize, Relaxed);
+                let waited = futex::wait(word, 0, deadline);
+                if CHILD.load(Relaxed) == 0 {
+                    let next = futex::wait(here, 0, soon());
+                    let nobody = futex::wake(here, ALL) == 0;
+                    end_child((waited, next, nobody) == (Waited::Woken, Waited::TimedOut, true));
+                }
+                waited
+            });
+            move_all(word, here, 1);
+            // SAFETY: the thread is there, for it waits.
+            unsafe { libc::pthread_kill(handle.load(Relaxed) as _, libc::SIGUSR2) };
+            while CHILD.load(Relaxed) == -1 {
+                yield_now();
+            }
+            let held = succeeded(CHILD.swap(-1, Relaxed));
+            assert_eq!(futex::wake(here, ALL), 1, "the parent's wait goes on");
+            assert_eq!(waiter.join().unwrap(), Waited::Woken);
+            assert!(held);
+        });
+    }
 }
 
 /// Another thread is in and out of the gate at any moment, that of the fork included.

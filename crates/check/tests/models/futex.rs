@@ -109,6 +109,25 @@ fn a_wake_up_is_passed_on() {
     });
 }
 
+/// A copy of the address space is made when the task has counted itself, and is about to
+/// stand in the queue: it still comes out of that at its deadline.
+#[test]
+fn forgotten_in_the_midst_of_it() {
+    let events = [Event::Cancelled];
+    explore("futex, forgotten", &Explorer::new(), &events, || {
+        let shared = apart();
+        spawn(move || {
+            let forgotten = || {
+                shared.futex.forget();
+                true
+            };
+            let (a, deadline) = (&shared.a.key, Some(DEADLINE));
+            let waited = (shared.futex).wait(a, Waiter::ANY, forgotten, deadline);
+            assert_eq!(waited, Waited::TimedOut);
+        });
+    });
+}
+
 /// One waits for the first word, one requeues from there to the second, and one changes
 /// the first and wakes at both.
 fn requeue_and_wake<const FIRST: usize, const MOST: usize>(shared: &Rc<SharedIn<FIRST, MOST>>) {

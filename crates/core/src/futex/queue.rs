@@ -184,7 +184,12 @@ impl<'a, P: Platform> Queue<'a, P> {
     #[inline(always)]
     pub(super) fn uncount_one(&self) {
         let waiters = self.bucket.waiters.load(Relaxed);
-        self.bucket.waiters.store(waiters - 1, Relaxed);
+        // The count may be 0 if the table was forgotten in the midst of this: then it is
+        // not to borrow from the depth.
+        let counted = waiters & !(u32::MAX << DEPTH) != 0;
+        self.bucket
+            .waiters
+            .store(waiters - u32::from(counted), Relaxed);
     }
 
     /// Has the waiter, which is counted, wait for `key`.
