@@ -353,8 +353,8 @@ impl KernelFutex for Check {
         record(Self::me()).slot.set(None);
     }
 
-    fn look_again() -> Option<Deadline> {
-        None
+    fn look_again(deadline: Option<Deadline>) -> Option<Deadline> {
+        deadline
     }
 }
 

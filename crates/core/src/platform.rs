@@ -507,9 +507,9 @@ pub trait KernelFutex: Platform {
     /// Ends that.
     fn disown();
 
-    /// When a task that falls asleep now should look again, for who shares the memory may
-    /// do anything to it; `None` where all are trusted.
-    fn look_again() -> Option<Deadline>;
+    /// Until when a task with this deadline may sleep: it should look again from time to
+    /// time, for who shares the memory may do anything to it, if not all are trusted.
+    fn look_again(deadline: Option<Deadline>) -> Option<Deadline>;
 }
 
 /// The bits of a slot that name its owner.

@@ -50,6 +50,17 @@ pub(crate) fn passed(deadline: Deadline) -> bool {
     }
 }
 
+/// The deadline if it comes within so many nanoseconds from now on, by its clock; else
+/// that moment.
+pub(crate) fn sooner(deadline: Option<Deadline>, ns: u64) -> Deadline {
+    let soon = monotonic(monotonic_ns().saturating_add(ns));
+    let same_clock = match deadline.is_some_and(is_realtime) {
+        true => realtime(realtime_ns().saturating_add(ns)),
+        false => soon,
+    };
+    deadline.filter(|&at| at <= same_clock).unwrap_or(soon)
+}
+
 /// A deadline as the kernel has it, on its clock.
 pub(crate) fn timespec(Deadline(ns): Deadline) -> Timespec {
     let ns = ns & !REALTIME;

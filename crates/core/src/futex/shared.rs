@@ -166,7 +166,7 @@ impl<P: KernelFutex, const N: usize, const SLOTS: usize> Shared<P, N, SLOTS> {
             return Waited::Changed;
         }
         loop {
-            let until = [deadline, P::look_again()].into_iter().flatten().min();
+            let until = P::look_again(deadline);
             let counted = self.count(offset);
             P::fence(); // (S) full barrier, pairs with wake's
             P::event(Event::Parked);

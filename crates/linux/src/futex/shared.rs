@@ -3,7 +3,7 @@
 
 use std::{num::NonZeroU32, sync::atomic::AtomicU32, time::Instant};
 
-use lockyard_core::{Clock, Deadline, KernelFutex, Platform};
+use lockyard_core::{Clock, Deadline, KernelFutex};
 use rustix::{
     io::Errno,
     thread::futex::{self, Flags},
@@ -79,8 +79,12 @@ impl KernelFutex for Linux {
         deadline: Option<Deadline>,
     ) -> Waited {
         let timeout = deadline.map(clock::timespec);
+        let flags = match deadline.is_some_and(clock::is_realtime) {
+            true => SHARED | Flags::CLOCK_REALTIME,
+            false => SHARED,
+        };
         loop {
-            match futex::wait_bitset(word, SHARED, expected, timeout.as_ref(), bitset) {
+            match futex::wait_bitset(word, flags, expected, timeout.as_ref(), bitset) {
                 Ok(()) => return Waited::Woken,
                 Err(Errno::AGAIN) => return Waited::Changed,
                 Err(Errno::TIMEDOUT) => return Waited::TimedOut,
@@ -110,13 +114,57 @@ impl KernelFutex for Linux {
         robust::disown();
     }
 
-    fn look_again() -> Option<Deadline> {
+    fn look_again(deadline: Option<Deadline>) -> Option<Deadline> {
         const PERIOD_NS: u64 = 1_000_000_000;
-        Some(Self::after(PERIOD_NS))
+        Some(clock::sooner(deadline, PERIOD_NS))
     }
 }
 
 #[cold]
 fn misused(what: &str, word: &AtomicU32, error: Errno) -> ! {
     panic!("the shared futex at {word:p} cannot be {what}: {error}");
+}
+
+#[cfg(test)]
+mod tests {
+    use lockyard_core::Platform;
+
+    use super::*;
+
+    /// A second is how long a waiter sleeps at most before it looks again.
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    #[test]
+    fn deadlines_of_both_clocks_end_a_wait() {
+        let region = Region::open(Region::file(1).unwrap()).unwrap();
+        let outside = AtomicU32::new(0);
+        for word in [&region.words()[0], &outside] {
+            let wait = |deadline| match region::find(word) {
+                Some((control, offset)) => {
+                    (control.waiters).wait(offset, word, 0, EVERY_BIT, Some(deadline))
+                }
+                None => Linux::futex_wait(word, 0, EVERY_BIT, Some(deadline)),
+            };
+            let soon = clock::realtime(clock::realtime_ns() + 1_000_000);
+            assert_eq!(wait(soon), Waited::TimedOut);
+            assert!(clock::passed(soon));
+            assert_eq!(wait(Linux::after(1_000_000)), Waited::TimedOut);
+        }
+    }
+
+    #[test]
+    fn the_sooner_deadline_is_found_on_either_clock() {
+        type Clock = (fn() -> u64, fn(u64) -> Deadline);
+        let clocks: [Clock; 2] = [
+            (clock::monotonic_ns, clock::monotonic),
+            (clock::realtime_ns, clock::realtime),
+        ];
+        for (now, at) in clocks {
+            let (past, far) = (at(now()), at(now() + 3600 * SECOND_NS));
+            assert_eq!(Linux::look_again(Some(past)), Some(past));
+            let until = Linux::look_again(Some(far)).unwrap();
+            assert!(!clock::is_realtime(until) && until <= Linux::after(SECOND_NS));
+        }
+        assert!(Linux::look_again(None) <= Some(Linux::after(SECOND_NS)));
+    }
 }
