@@ -115,6 +115,10 @@ fn declare(out: &mut String, item: &Item) -> anyhow::Result<()> {
             let parameters = parameters
                 .collect::<anyhow::Result<Vec<_>>>()
                 .with_context(|| format!("a parameter of {name}"))?;
+            let parameters = match parameters.is_empty() {
+                true => vec!["void".to_owned()],
+                false => parameters,
+            };
             out.push('\n');
             comment(out, &item.attrs);
             let line = format!("int {name}({});", parameters.join(", "));

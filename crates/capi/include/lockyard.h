@@ -165,6 +165,13 @@ typedef struct lockyard_pimutex_t {
 #define LOCKYARD_PIMUTEX_INITIALIZER { { 0 } }
 
 /*
+ * Does now what the calling thread's first lock would do, some microseconds of work. For a
+ * real-time thread, before its first deadline, and again when its policy has changed.
+ * Returns 0.
+ */
+int lockyard_prepare_thread(void);
+
+/*
  * Makes an unlocked mutex. Returns 0.
  */
 int lockyard_pimutex_init(lockyard_pimutex_t *mutex);

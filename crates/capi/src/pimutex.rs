@@ -17,6 +17,15 @@ use crate::{Opaque, result, until};
 #[repr(transparent)]
 pub struct Pimutex(Opaque<RawPiMutex<LinuxPi>, [u64; 3]>);
 
+/// Does now what the calling thread's first lock would do, some microseconds of work. For a
+/// real-time thread, before its first deadline, and again when its policy has changed.
+/// Returns 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn lockyard_prepare_thread() -> c_int {
+    lockyard_linux::prepare_thread();
+    0
+}
+
 /// Makes an unlocked mutex. Returns 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn lockyard_pimutex_init(mutex: &mut MaybeUninit<Pimutex>) -> c_int {

@@ -352,6 +352,7 @@ int main(void) {
 
     mutex_codes();
     cond_codes();
+    CHECK(lockyard_prepare_thread(), 0);
     pimutex_codes();
     picond_codes();
     rwlock_codes();
