@@ -54,6 +54,12 @@ pub fn unwatched() -> bool {
     LOCKS.load(Relaxed) & (MUTEXES | WATCHED) == MUTEXES // likewise
 }
 
+/// Whether reader-writer locks are ours, and nobody watches.
+#[inline(always)]
+pub fn rwlocks_unwatched() -> bool {
+    LOCKS.load(Relaxed) & (RWLOCKS | WATCHED) == RWLOCKS // likewise
+}
+
 /// Whether all mutexes of ours inherit priority.
 #[inline(always)]
 pub fn inherit() -> bool {

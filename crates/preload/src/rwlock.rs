@@ -353,7 +353,6 @@ macro_rules! functions {
 
 functions! {
     pthread_rwlock_destroy() = |lock| lock.destroy();
-    pthread_rwlock_rdlock() = |lock| lock.read();
     pthread_rwlock_tryrdlock() = |lock| lock.read_if_free();
     pthread_rwlock_timedrdlock(at: *const timespec) = |lock| lock.read_until(Until::realtime(at));
     pthread_rwlock_clockrdlock(clock: clockid_t, at: *const timespec) =
@@ -363,5 +362,57 @@ functions! {
     pthread_rwlock_timedwrlock(at: *const timespec) = |lock| lock.write_until(Until::realtime(at));
     pthread_rwlock_clockwrlock(clock: clockid_t, at: *const timespec) =
         |lock| lock.write_until(Until { clock, at });
-    pthread_rwlock_unlock() = |lock| lock.unlock();
+}
+
+impl Rwlock {
+    /// Whether it is ours, and nobody wants to know what happens to it.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.shared.load(Relaxed) == 0 && policy::rwlocks_unwatched() && !watch::is_on() // likewise
+    }
+}
+
+// Readers of a biased lock take the short way; the rest stands in functions of its own, for
+// it saves registers first.
+
+/// # Safety
+/// As above, here and below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
+    // SAFETY: the caller's.
+    let lock = unsafe { &*rwlock };
+    if lock.is_plain() && lock.lock.try_read_biased() {
+        return 0;
+    }
+    rdlock(lock)
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
+    // SAFETY: the caller's; and it releases the lock, if it reads it.
+    let (lock, left) = unsafe {
+        let lock = &*rwlock;
+        (lock, lock.is_plain() && lock.lock.unlock_read_biased())
+    };
+    if left { 0 } else { unlock(lock) }
+}
+
+#[inline(never)]
+extern "C" fn rdlock(lock: &Rwlock) -> c_int {
+    match lock.is_ours() {
+        true => lock.read(),
+        // SAFETY: it is the C library's, and initialised.
+        false => unsafe { next::pthread_rwlock_rdlock(ptr::from_ref(lock).cast_mut()) },
+    }
+}
+
+#[inline(never)]
+extern "C" fn unlock(lock: &Rwlock) -> c_int {
+    match lock.is_ours() {
+        true => lock.unlock(),
+        // SAFETY: likewise.
+        false => unsafe { next::pthread_rwlock_unlock(ptr::from_ref(lock).cast_mut()) },
+    }
 }

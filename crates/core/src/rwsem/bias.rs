@@ -248,6 +248,24 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         Name::of(P::name_of(ptr::from_ref(self).addr()) as u64)
     }
 
+    /// Takes the lock as a reader, recursive or not, if it is biased: what is quick of
+    /// [`RawRwLock::try_read`], for callers in whose code the rest had better not stand.
+    #[inline(always)]
+    pub fn try_read_biased(&self) -> bool {
+        let count = self.count();
+        count.is_biased() && self.enter_by_slot(count)
+    }
+
+    /// Releases the lock if it is biased and the caller reads it: what is quick of
+    /// [`RawRwLock::unlock_read`].
+    ///
+    /// # Safety
+    /// If the caller reads the lock, it has no guard of it any more.
+    #[inline(always)]
+    pub unsafe fn unlock_read_biased(&self) -> bool {
+        self.leave_by_first_slot(self.count())
+    }
+
     /// Lets the caller in by a slot: the count says that the lock is biased.
     #[inline(always)]
     pub(super) fn enter_by_slot(&self, count: Count) -> bool {
