@@ -239,7 +239,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         promise: Promise,
         deadline: Option<Deadline>,
     ) -> bool {
-        let spun = self.spin(me, look, promise, deadline);
+        let spun = self.spin(me, look, promise, deadline, || false);
         self.lock_spun(me, look, spun, deadline)
     }
 
@@ -256,7 +256,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
                 break;
             };
             P::yield_to(owner);
-            spun = self.spin(me, look, promise, deadline);
+            spun = self.spin(me, look, promise, deadline, || false);
         }
         let took = match spun {
             Spun::Took => true,

@@ -9,8 +9,8 @@
 //! - *Boost only where boosting means something.* A waiter that is scheduled fairly
 //!   and owns no other such mutex can lend nothing, and waits as for a plain mutex.
 //! - *One waiter spins, even if it has a priority to lend* (seed 000), as long as the
-//!   owner runs, for then lending would change nothing; then it boosts. A more urgent
-//!   one that finds it spinning boosts at once, and so is the next.
+//!   owner runs, for then lending would change nothing; then it boosts. Another with a
+//!   priority to lend that finds it spinning boosts at once, and so does it then.
 //!
 //! # Boosting
 //!
@@ -45,6 +45,20 @@
 //! it fail; one that comes after does not find `SETTLED`. Meanwhile nobody unlocks, for
 //! that is what the owner is about to do.
 //!
+//! # Who is next
+//!
+//! The kernel hands the mutex to the most urgent booster, and knows nothing of a spinner.
+//! So a spinner with a priority to lend is alone with that: it *gives way* (B9), that is,
+//! boosts as well, as soon as it sees a booster counted, and begins no spin where one is.
+//! Then the kernel has both, and orders them. A booster is counted before its system call,
+//! and until it has returned, so the count is above 0 whenever the kernel has a waiter.
+//! (`BOOST` and the kernel's mark would not do: they stay when the last booster has left,
+//! and where all are boosters nobody would spin again.) What remains is the time from
+//! then until the spinner, too, is in the kernel: a look, and its own way there.
+//!
+//! A spinner with nothing to lend stays: whoever the kernel has is more urgent, and goes
+//! first.
+//!
 //! # Unlocking while boosting
 //!
 //! The owner exchanges its number for 0, or, where the kernel has marked the word,
@@ -61,7 +75,7 @@
 //! gates lend priorities ([`OWN_GATES`](crate::Platform::OWN_GATES)). Spinners do not line up, for the lead
 //! of a line would have to wait for the next to link itself ([`osq::Alone`]).
 
-use core::marker::PhantomData;
+use core::{cell::OnceCell, marker::PhantomData};
 
 use crate::{
     mutex::{Body, Leaving, Promise, RawMutex, Spun, is_free},
@@ -229,12 +243,20 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         if look == Look::Poll && !P::boosted() && body.glance(me, &mut promise) {
             return true;
         }
-        match self.mutex.spin(me, look, promise, deadline) {
+        let boosts = OnceCell::new();
+        let boosts = || *boosts.get_or_init(P::boosts); // asks once
+        let gives_way = || self.has_boosters() && boosts(); // (B9)
+        match self.mutex.spin(me, look, promise, deadline, gives_way) {
             Spun::Took => true,
-            spun if !P::boosts() => self.mutex.lock_spun(me, look, spun, deadline),
+            spun if !boosts() => self.mutex.lock_spun(me, look, spun, deadline),
             Spun::OwnerOff(_, promise) if body.take_or_retract(me, promise) => true,
             _ => self.boost(me, deadline),
         }
+    }
+
+    /// Whether anybody waits in the kernel, or is on its way there: a snapshot.
+    fn has_boosters(&self) -> bool {
+        self.boosters.load(Relaxed) & !SETTLED != 0 // a spinner looks again and again
     }
 
     /// Waits as a booster. Returns whether the mutex was taken.

@@ -456,6 +456,36 @@ fn the_owner_is_lent_the_level() {
     });
 }
 
+/// (B9): one of two waiters spins, and does not stop for a reason of its own. When the
+/// other is in the kernel it goes there, too: the owner is lent the higher level, and
+/// the more urgent of them is next.
+#[test]
+fn an_urgent_spinner_gives_way() {
+    let events = [Event::SpinNotTop, Event::Boosted, Event::BoostEnded];
+    explore("pi, a spinner gives way", &EVERYTHING, &events, || {
+        let (guarded, steps) = (Guarded::<Adaptive>::new(), Steps::new());
+        let (owner, its) = (guarded.clone(), steps.clone());
+        spawn(move || {
+            owner.mutex.lock();
+            its.come_to(0);
+            await_boost(2);
+            owner.unlock();
+        });
+        for level in 1..3 {
+            let (waiter, its) = (guarded.clone(), steps.clone());
+            spawn(move || {
+                be_urgent(level);
+                its.wait_for(0);
+                waiter.mutex.lock();
+                assert_eq!(waiter.payload.get(), 2 - level, "the most urgent is first");
+                waiter.work();
+                waiter.unlock();
+            });
+        }
+        afterwards(move || guarded.is_at_rest());
+    });
+}
+
 /// Two tasks take two mutexes, each in an order of its own.
 fn crosswise(deadline: Option<Deadline>) {
     let both = Rc::new([Guarded::<Strict>::new(), Guarded::new()]);

@@ -43,13 +43,14 @@ pub(crate) enum Promise {
 }
 
 impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
-    /// Spins in line; a promise that the caller has made goes along.
+    /// Spins in line, until the caller must give way; a promise that it has made goes along.
     pub(crate) fn spin(
         &self,
         me: TaskId,
         look: Look,
         promise: Promise,
         deadline: Option<Deadline>,
+        gives_way: impl Fn() -> bool,
     ) -> Spun {
         if promise == Promise::None && self.body.queue.front().has(SPINNER) {
             P::event(Event::SpinNotFirst);
@@ -57,7 +58,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         }
         P::spin_begin();
         if self.osq.lock() {
-            let spun = self.body.lead(me, look, deadline, promise);
+            let spun = self.body.lead(me, look, deadline, promise, gives_way);
             self.osq.unlock();
             return spun;
         }
@@ -105,6 +106,7 @@ impl<P: Platform> Body<P> {
         look: Look,
         deadline: Option<Deadline>,
         mut promise: Promise,
+        gives_way: impl Fn() -> bool,
     ) -> Spun {
         loop {
             let mut owner = self.owner.load(Relaxed); // `take_or_owner` acquires
@@ -117,14 +119,19 @@ impl<P: Platform> Body<P> {
                     Err(other) => owner = other,
                 }
             }
-            self.promise(&mut promise);
-            let give_up = self.watch(owner, look, deadline, || {
-                let front = self.queue.front();
-                front.first().is_some_and(|first| {
-                    !front.has(AWAKE | SPINNER)
-                        || !front.has(AWAKE | HANDOFF) && Self::is_overdue(first)
+            let give_up = if gives_way() {
+                Some(Event::SpinNotTop)
+            } else {
+                self.promise(&mut promise);
+                self.watch(owner, look, deadline, || {
+                    let front = self.queue.front();
+                    let needed = front.first().is_some_and(|first| {
+                        !front.has(AWAKE | SPINNER)
+                            || !front.has(AWAKE | HANDOFF) && Self::is_overdue(first)
+                    });
+                    needed || gives_way()
                 })
-            });
+            };
             if give_up == Some(Event::SpinOwnerOff)
                 && let Some(owner) = named(owner)
             {

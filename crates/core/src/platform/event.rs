@@ -66,7 +66,7 @@ pub enum Event {
     BiasRevoked,
     /// A task that had a lock reserved was asked to release it, and did.
     Recalled,
-    /// A spinner gave up: a waiter of a higher priority came.
+    /// A spinner gave up: a waiter of a higher priority came, or may have.
     SpinNotTop,
     /// A task is lent another priority than before.
     Lent,
