@@ -1,5 +1,5 @@
 //! Installs the C libraries: headers, the shared and the static one, what pkg-config and
-//! CMake find them by, and the library for preloading.
+//! CMake find them by, the library for preloading, and the command that preloads it.
 
 use std::{
     fs,
@@ -13,6 +13,8 @@ use anyhow::{Context, ensure};
 const CRATE: &str = "crates/capi";
 /// What `lockyard run` preloads.
 const PRELOAD: &str = "liblockyard_preload.so";
+/// It looks for that in `../lib`.
+const COMMAND: &str = "lockyard";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What a program must link that links the static library: what
@@ -30,12 +32,20 @@ const OPTIMISED: [(&str, &str); 3] = [
     ("CARGO_PROFILE_RELEASE_LTO", "fat"),
 ];
 
-/// Builds the libraries and installs them below `prefix`.
+/// Builds the libraries and the command, and installs them below `prefix`. Without
+/// optimisation, only the libraries: the command has tests of its own.
 ///
 /// # Errors
 /// They cannot be built, or `prefix` cannot be written to.
 pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
-    let built = build(root, debug)?;
+    let mut libraries = Command::new("cargo");
+    libraries.args(["build", "--package", "lockyard-capi"]);
+    libraries.args(["--package", "lockyard-preload"]);
+    if !debug {
+        libraries.arg("--release").envs(OPTIMISED);
+    }
+    build(root, &mut libraries)?;
+    let built = target(root).join(if debug { "debug" } else { "release" });
     fs::create_dir_all(prefix).with_context(|| format!("cannot make {}", prefix.display()))?;
     let prefix = prefix.canonicalize()?; // pkg-config's file has it, and is read elsewhere
     let (include, lib) = (prefix.join("include"), prefix.join("lib"));
@@ -66,32 +76,30 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
         fs::create_dir_all(&to)?;
         fs::write(to.join(name), text)?;
     }
+    if !debug {
+        let mut command = Command::new("cargo");
+        command.args(["build", "--release", "--package", "lockyard-lab"]);
+        build(root, &mut command)?;
+        copy(&built.join(COMMAND), &prefix.join("bin").join(COMMAND))?;
+    }
     println!("lockyard {VERSION} is in {}", prefix.display());
     Ok(true)
 }
 
-/// Builds the libraries. Returns the directory that has them.
-fn build(root: &Path, debug: bool) -> anyhow::Result<PathBuf> {
+/// The directory of what is built.
+fn target(root: &Path) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet"]);
-    cargo.args([
-        "--package",
-        "lockyard-capi",
-        "--package",
-        "lockyard-preload",
-    ]);
-    if !debug {
-        cargo.arg("--release").envs(OPTIMISED);
-    }
+    root.join(target)
+}
+
+fn build(root: &Path, cargo: &mut Command) -> anyhow::Result<()> {
     let status = cargo
+        .arg("--quiet")
         .current_dir(root)
         .status()
         .context("cannot start cargo")?;
-    ensure!(status.success(), "the libraries cannot be built");
-    Ok(root
-        .join(target)
-        .join(if debug { "debug" } else { "release" }))
+    ensure!(status.success(), "it cannot be built: {cargo:?}");
+    Ok(())
 }
 
 /// Replaces, and does not overwrite, what is there: programs may be running with it.

@@ -39,12 +39,12 @@ enum Chore {
     Ci,
     /// Makes the C header from the sources of crates/capi
     Header,
-    /// Builds the C libraries and installs them, with their headers
+    /// Builds the C libraries and the command `lockyard` and installs them, with headers
     Install {
-        /// Where to: they go to its include and lib
+        /// Where to: they go to its include, lib and bin
         #[arg(long)]
         prefix: PathBuf,
-        /// Build without optimisation, as the tests do
+        /// Build the libraries alone and without optimisation, as the tests do
         #[arg(long)]
         debug: bool,
     },
