@@ -126,7 +126,8 @@ pub struct Requeued {
 /// most. Zero bytes are a table in which nobody waits.
 ///
 /// It never allocates: all `MOST` buckets are there, and those that are not in use are
-/// zero bytes which nobody has touched. With one number, it does not grow.
+/// zero bytes which nobody has touched; [`Platform::provide`] is asked before anybody does.
+/// With one number, it does not grow.
 #[repr(C)] // the first word is the first bucket's
 pub struct Table<P: Platform, const FIRST: usize, const MOST: usize = FIRST> {
     buckets: [Bucket<P>; MOST],
@@ -491,11 +492,13 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
     /// its waker may be among those who are gone.
     pub fn forget(&self) {
         let depth = self.depth();
-        // The copy may not be of one moment: others may have split meanwhile.
         let (in_use, others) = self.buckets.split_at(FIRST << depth);
         in_use.iter().for_each(|bucket| bucket.forget(depth));
-        let others = others.iter().take(in_use.len());
-        others.for_each(|bucket| bucket.forget(0));
+        // The copy may not be of one moment: others may have split meanwhile.
+        if !others.is_empty() && self.provide(in_use.len()) {
+            let others = others.iter().take(in_use.len());
+            others.for_each(|bucket| bucket.forget(0));
+        }
         self.growth.forget();
         if let Some(me) = TaskId::new(P::number()) {
             let nodes = &P::task(me).futex;

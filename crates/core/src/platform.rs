@@ -6,11 +6,13 @@
 //! `core::sync::atomic`.
 
 mod event;
+mod prio;
 
 use core::num::NonZeroU32;
 pub use core::sync::atomic::Ordering;
 
 pub use event::Event;
+pub use prio::Prio;
 
 use crate::{
     futex::{self, Waited},
@@ -215,6 +217,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn took(_lock: Option<usize>) {}
 
+    /// Before a futex table uses memory of its own that nobody has touched, from there on:
+    /// whether it may. If not, it does not grow.
+    fn provide(_from: *const u8, _bytes: usize) -> bool {
+        true
+    }
+
     /// The calling task has to wait for the lock.
     #[inline(always)]
     fn waits(_lock: usize) {}
@@ -374,48 +382,6 @@ pub trait PerCpu: Platform {
     /// The sum of the parts, each of which it acquires one after the other: what
     /// happens meanwhile may be in it or not.
     fn sum(counter: &Self::Counter) -> u32;
-}
-
-/// A priority: the greater, the more urgent.
-///
-/// The tasks that are scheduled fairly are one class, below all others. Above
-/// them are the levels of real-time tasks, and above these the tasks that have a
-/// deadline to keep, the sooner the more urgent.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Prio(u64);
-
-impl Prio {
-    /// The priority of all tasks that are scheduled fairly.
-    pub const FAIR: Self = Self(0);
-
-    /// A real-time priority, the greater the more urgent; 0 is [`Prio::FAIR`].
-    pub const fn real_time(level: u32) -> Self {
-        Self(level as u64)
-    }
-
-    /// That of a task that must be done with its work by `deadline`.
-    pub const fn due(deadline: Deadline) -> Self {
-        const LAST: u64 = u64::MAX - (1 << 32);
-        // Above every level; deadlines centuries away are all the same.
-        Self(u64::MAX - if deadline.0 < LAST { deadline.0 } else { LAST })
-    }
-
-    /// The level of a real-time priority, or 0; `None` for one with a deadline.
-    pub const fn level(self) -> Option<u32> {
-        if self.0 >> 32 == 0 {
-            Some(self.0 as u32)
-        } else {
-            None
-        }
-    }
-
-    pub(crate) const fn halves(self) -> (u32, u32) {
-        ((self.0 >> 32) as u32, self.0 as u32)
-    }
-
-    pub(crate) const fn from_halves(high: u32, low: u32) -> Self {
-        Self((high as u64) << 32 | low as u64)
-    }
 }
 
 /// A world with priorities, which one task can lend to another.

@@ -11,8 +11,9 @@ use std::{
     ops::RangeInclusive,
     ptr,
     sync::atomic::{
-        AtomicU32,
-        Ordering::{AcqRel, Acquire, Relaxed},
+        AtomicPtr, AtomicU32,
+        Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+        fence,
     },
     time::Instant,
 };
@@ -22,6 +23,7 @@ use lockyard_core::{
     Clock, Deadline,
     futex::{Key, Table, Waiter},
 };
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 use crate::{Linux, interrupt, tasks, urgency};
 
@@ -29,15 +31,79 @@ use crate::{Linux, interrupt, tasks, urgency};
 /// process gets the pages that it uses.
 pub const BUCKETS: usize = 4_096;
 
-/// As many as the table can grow to: 32 MiB of addresses, likewise. With a million
-/// waiters two stand in each.
+/// As many as the table can grow to: 32 MiB of addresses, of which the process can use, and
+/// `mlockall` has to fill, those that the table has grown to. With a million waiters two
+/// stand in each.
 pub const MOST_BUCKETS: usize = BUCKETS << 7;
 
 /// What a thread that waits takes of memory besides its stack, in bytes: a record that
 /// it has from its first lock on.
 pub const RECORD_BYTES: usize = size_of::<tasks::Record>();
 
-static TABLE: Table<Linux, BUCKETS, MOST_BUCKETS> = Table::new();
+type Queues = Table<Linux, BUCKETS, MOST_BUCKETS>;
+
+/// Null until somebody waits.
+static TABLE: AtomicPtr<Queues> = AtomicPtr::new(ptr::null_mut());
+
+/// The buckets that can be used at first; behind the last is what the table has beside them.
+const FIRST_BYTES: usize = BUCKETS * 64;
+const BUCKETS_BYTES: usize = MOST_BUCKETS * 64;
+const _: () =
+    assert!(size_of::<Queues>() > BUCKETS_BYTES && size_of::<Queues>() < BUCKETS_BYTES + 4096);
+
+/// The table, if anybody has ever waited. Who has written a word and finds none, also after
+/// a full barrier, need wake nobody: a waiter maps it before it reads the word, and there is
+/// a full barrier between the two, as in core.
+#[inline(always)]
+fn table_if_any() -> Option<&'static Queues> {
+    let table = TABLE.load(Acquire); // (M) pairs with the exchange of `map`
+    // SAFETY: it is null or what `map` has mapped, of that size and zeroed, which is a table;
+    // it is never unmapped. Of the part that must not be touched yet nothing is, as `provide`
+    // is asked before.
+    unsafe { table.as_ref() }
+}
+
+#[inline(always)]
+fn table() -> &'static Queues {
+    table_if_any().unwrap_or_else(map)
+}
+
+/// Maps the table. Two may come at once, also a signal's handler: the first one's stays.
+#[cold]
+fn map() -> &'static Queues {
+    const BYTES: usize = size_of::<Queues>();
+    // SAFETY: a new private mapping at an address of the kernel's choice touches no other
+    // memory.
+    let mapped = unsafe {
+        mmap_anonymous(
+            ptr::null_mut(),
+            BYTES,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )
+    }
+    .expect("no memory for the queues of those that wait");
+    let parts = [(0, FIRST_BYTES), (BUCKETS_BYTES, BYTES - BUCKETS_BYTES)];
+    for (offset, bytes) in parts {
+        let usable = provide(mapped.cast::<u8>().wrapping_add(offset), bytes);
+        assert!(usable, "no memory for the queues of those that wait");
+    }
+    // (M) Release and Acquire: the loser uses the winner's.
+    let first = TABLE.compare_exchange(ptr::null_mut(), mapped.cast(), AcqRel, Acquire);
+    if first.is_err() {
+        // SAFETY: it was mapped above, by us, and nobody else has seen it.
+        unsafe { munmap(mapped, BYTES) }.expect("the mapping is ours");
+    }
+    table_if_any().expect("it was just mapped")
+}
+
+/// [`lockyard_core::Platform::provide`]: a part of a mapping of [`map`]'s.
+pub(crate) fn provide(from: *const u8, bytes: usize) -> bool {
+    let access = MprotectFlags::READ | MprotectFlags::WRITE;
+    // SAFETY: the pages are of the table's mapping and of nobody else, and can be used the
+    // more.
+    unsafe { mprotect(from.cast_mut().cast(), bytes, access) }.is_ok()
+}
 
 /// The set of all bits.
 const EVERY_BIT: NonZeroU32 = NonZeroU32::MAX;
@@ -88,7 +154,7 @@ pub fn wait_until(
             came_back = same && rank.is_none();
             same && rank.is_some()
         };
-        let waited = TABLE.wait(&key, waiter, unchanged, deadline);
+        let waited = table().wait(&key, waiter, unchanged, deadline);
         if !came_back {
             return waited;
         }
@@ -126,7 +192,7 @@ pub fn wait_any_until(words: &[(&AtomicU32, u32)], deadline: Option<Deadline>) -
         let (word, expected) = words[index];
         word.load(Acquire) == expected
     };
-    TABLE.wait_any(&keys[..words.len()], waiter, unchanged, deadline)
+    table().wait_any(&keys[..words.len()], waiter, unchanged, deadline)
 }
 
 /// Has the calling thread stand in the queue of an address, then calls `release`, and
@@ -144,7 +210,7 @@ pub fn wait_after(
         bitset: EVERY_BIT,
         rank: urgency::rank(),
     };
-    TABLE.wait_after(&key(address), waiter, release, interrupt::came, deadline)
+    table().wait_after(&key(address), waiter, release, interrupt::came, deadline)
 }
 
 /// Wakes `most` threads at most that wait for the word; returns how many it woke.
@@ -159,7 +225,11 @@ pub fn wake(word: *const AtomicU32, most: u32) -> u32 {
 /// [`wake`] of those that wait with a set that has a bit in common with `bitset`.
 #[inline]
 pub fn wake_bitset(word: *const AtomicU32, most: u32, bitset: NonZeroU32) -> u32 {
-    TABLE.wake(&key(word), most, bitset)
+    let table = table_if_any().or_else(|| {
+        fence(SeqCst); // (B) of core, where there is no table yet
+        table_if_any()
+    });
+    table.map_or(0, |table| table.wake(&key(word), most, bitset))
 }
 
 /// What [`wake_op`] does to its second word.
@@ -200,13 +270,13 @@ pub fn wake_op(
     (then, most_second): (RangeInclusive<u32>, u32),
 ) -> u32 {
     let change = || then.contains(&change.of(second));
-    TABLE.wake_op((&key(first), most), (&key(second), most_second), change)
+    table().wake_op((&key(first), most), (&key(second), most_second), change)
 }
 
 /// Wakes `wake` threads at most that wait for `from`, and has up to `most` others
 /// wait for `to` instead, each with the deadline that it has.
 pub fn requeue(from: *const AtomicU32, to: *const AtomicU32, wake: u32, most: u32) -> Requeued {
-    let requeued = TABLE.requeue(&key(from), &key(to), (wake, most), || true);
+    let requeued = table().requeue(&key(from), &key(to), (wake, most), || true);
     requeued.unwrap_or_default()
 }
 
@@ -219,10 +289,37 @@ pub fn requeue_if(
     most: u32,
 ) -> Option<Requeued> {
     let unchanged = || from.load(Acquire) == expected;
-    TABLE.requeue(&key(from), &key(to), (wake, most), unchanged)
+    table().requeue(&key(from), &key(to), (wake, most), unchanged)
 }
 
 /// Only the calling thread is left.
 pub(crate) fn after_fork_in_child() {
-    TABLE.forget();
+    if let Some(table) = table_if_any() {
+        table.forget();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn what_the_table_grows_into_can_be_used() {
+        while table().buckets() < 4 * BUCKETS {
+            table().grow();
+        }
+        let words = [const { AtomicU32::new(0) }; 64];
+        thread::scope(|scope| {
+            for word in &words {
+                scope.spawn(|| wait(word, 0, None));
+            }
+            for word in &words {
+                while wake(word, 1) == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+    }
 }

@@ -110,6 +110,9 @@ impl<N: Numbers> Platform for Threads<N> {
     fn took(lock: Option<usize>) {
         tasks::keeper().takes(lock, pace::now);
     }
+    fn provide(from: *const u8, bytes: usize) -> bool {
+        futex::provide(from, bytes)
+    }
     fn waits(lock: usize) {
         tasks::keeper().waits(lock);
     }

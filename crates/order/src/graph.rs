@@ -13,6 +13,8 @@
 //! All tables are of a fixed size. When one is full everything is forgotten but what was
 //! reported, and learnt anew: an order that is not known is not reported.
 
+use std::ptr;
+
 use crate::{
     held::{DEPTH, Holds},
     lock::{Kind, Known},
@@ -94,14 +96,6 @@ pub struct Edge {
     next: u32,
 }
 
-impl Edge {
-    const NONE: Self = Self {
-        chain: 0,
-        held: 0,
-        next: 0,
-    };
-}
-
 /// A hash table of indices, by hashes that are not zero.
 struct Index<const N: usize> {
     at: [u16; N],
@@ -151,6 +145,50 @@ pub struct Graph {
     cycle: [Edge; LONGEST],
 }
 
+/// A graph in memory of its own: most programs' orders are never asked for, and those that
+/// lock their memory lock none for that.
+pub struct Mapped(Option<&'static mut Graph>);
+
+impl Mapped {
+    /// One that is mapped when there is something to learn.
+    pub const fn new() -> Self {
+        Self(None)
+    }
+
+    /// The graph, if it was ever learnt from.
+    pub fn if_any(&mut self) -> Option<&mut Graph> {
+        self.0.as_deref_mut()
+    }
+
+    /// # Panics
+    /// When there is no memory.
+    pub fn get(&mut self) -> &mut Graph {
+        self.0.get_or_insert_with(map)
+    }
+}
+
+fn map() -> &'static mut Graph {
+    // SAFETY: a new private mapping at an address of the kernel's choice touches no other
+    // memory.
+    let mapped = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            size_of::<Graph>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    assert!(
+        mapped != libc::MAP_FAILED,
+        "no memory for the order of locks"
+    );
+    // SAFETY: it is mapped, aligned to a page, of that size, zeroed, which is valid, never
+    // unmapped, and nobody else's.
+    unsafe { &mut *mapped.cast::<Graph>() }
+}
+
 /// What there is to say of a chain.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Found {
@@ -161,46 +199,6 @@ pub enum Found {
 }
 
 impl Graph {
-    pub const fn new() -> Self {
-        const NODE: Node = Node {
-            key: 0,
-            address: 0,
-            kind: Kind::Mutex,
-            gone: false,
-            first: 0,
-            seen: 0,
-        };
-        const CHAIN: Chain = Chain {
-            hash: 0,
-            thread: 0,
-            wanted: Place::NONE,
-            len: 0,
-            held: [Place::NONE; DEPTH],
-        };
-        Self {
-            locks: 0,
-            chains: 0,
-            edges: 0,
-            stacks: 0,
-            reported: 0,
-            searches: 0,
-            node: [NODE; LOCKS],
-            chain: [CHAIN; CHAINS],
-            edge: [Edge::NONE; EDGES],
-            stack: [Stack::EMPTY; STACKS],
-            chain_index: Index {
-                at: [0; CHAINS * 2],
-            },
-            stack_index: Index {
-                at: [0; STACKS * 2],
-            },
-            lock_index: Index { at: [0; LOCKS * 2] },
-            reported_hash: [0; REPORTED],
-            queue: [0; LOCKS],
-            cycle: [Edge::NONE; LONGEST],
-        }
-    }
-
     /// Whether a chain that holds so many locks finds room in all tables.
     fn has_room(&self, held: usize) -> bool {
         self.locks + held + 1 < LOCKS

@@ -21,7 +21,7 @@ mod thread;
 use std::ffi::c_int;
 
 use corosensei::stack::DefaultStack;
-use graph::{Found, Graph};
+use graph::{Found, Mapped};
 use held::Held;
 use lock::Known;
 pub use lock::{Kind, Lock, Tag};
@@ -33,8 +33,8 @@ use stack::Stack;
 use thread::{Thread, enter, records};
 
 /// Who has it calls nothing that locks.
-static GRAPH: lock_api::Mutex<lockyard_core::RawMutex<Linux>, Graph> =
-    lock_api::Mutex::new(Graph::new());
+static GRAPH: lock_api::Mutex<lockyard_core::RawMutex<Linux>, Mapped> =
+    lock_api::Mutex::new(Mapped::new());
 
 /// The calling thread is about to wait for a lock, for as long as it takes: it may be
 /// reported. Where it waits with a deadline it gets on, and this is not called.
@@ -57,16 +57,19 @@ pub fn wants(lock: Lock, mode: Mode) {
 #[cold]
 #[inline(never)]
 fn learn(me: &Thread, lock: &Known, mode: Mode) {
-    if GRAPH.lock().knows(me.holds.chain(lock, mode)) {
+    let chain = me.holds.chain(lock, mode);
+    let mut graph = GRAPH.lock();
+    if graph.if_any().is_some_and(|graph| graph.knows(chain)) {
         return; // from another thread
     }
+    drop(graph);
     let at = Stack::capture();
     let mut graph = GRAPH.lock();
-    match graph.learn(me.tid(), &me.holds, lock, mode, &at) {
+    match graph.get().learn(me.tid(), &me.holds, lock, mode, &at) {
         Found::Nothing => {}
         Found::Cycle(edges) => {
             on_own_stack(move || {
-                let inversion = Inversion::of(&graph, edges);
+                let inversion = Inversion::of(graph.get(), edges);
                 drop(graph);
                 inversion.report();
             });
@@ -235,7 +238,9 @@ pub fn destroyed(lock: Lock, held: bool) {
         report(what, &known, (thread.tid(), held));
         held.take_out(known.address);
     }
-    GRAPH.lock().gone(known.key);
+    if let Some(graph) = GRAPH.lock().if_any() {
+        graph.gone(known.key);
+    }
     lock.make_unknown();
 }
 

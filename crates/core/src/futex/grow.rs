@@ -135,7 +135,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         gate.try_with(|| {
             if left.load(Relaxed) == 0 {
                 let buckets = self.buckets();
-                if buckets == MOST {
+                if buckets == MOST || !self.provide(buckets) {
                     return;
                 }
                 depth.store(depth.load(Relaxed) + 1, Relaxed);
@@ -146,6 +146,12 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
             (begin..end).for_each(|slot| self.split(slot as usize));
             left.store(begin, Relaxed);
         });
+    }
+
+    /// Whether there is memory for as many buckets more as there are.
+    pub(super) fn provide(&self, buckets: usize) -> bool {
+        let more = &self.buckets[buckets..2 * buckets];
+        P::provide(more.as_ptr().cast(), size_of_val(more))
     }
 
     /// Splits a bucket, from the depth before the table's.
