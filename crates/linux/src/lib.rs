@@ -14,14 +14,14 @@
 //! | sleep on a word that other processes map | the kernel's shared futex |
 //! | forget me when I am killed | the list of robust locks |
 //!
-//! Five modules are no answers to locks of core: [`kernel_pi`], [`robust`] and
+//! Six modules are no answers to locks of core: [`kernel_pi`], [`robust`] and
 //! [`condvar`] are the kernel's own queues, by priority; [`mod@futex`] is core's futex, for
-//! the words of others; [`interrupt`] ends waits there from without.
+//! the words of others; [`interrupt`] ends waits there from without; [`errno`] stays as it is.
 
 mod arch;
 pub mod clock;
 pub mod condvar;
-mod errno;
+pub mod errno;
 pub mod events;
 pub mod futex;
 pub mod interrupt;

@@ -25,7 +25,7 @@ use graph::{Found, Mapped};
 use held::Held;
 use lock::Known;
 pub use lock::{Kind, Lock, Tag};
-use lockyard_linux::Linux;
+use lockyard_linux::{Linux, errno};
 pub use mode::Mode;
 use report::{Inversion, Limit, Misuse};
 pub use report::{reports, say};
@@ -132,19 +132,15 @@ fn on_own_stack(report: impl FnOnce()) {
     const BYTES: usize = 1 << 18;
     const DISABLE: c_int = 1;
     let mut state = 0;
-    // SAFETY: the state is writable, and `errno` the thread's own.
-    let errno = unsafe {
-        pthread_setcancelstate(DISABLE, &raw mut state);
-        *libc::__errno_location()
-    };
-    if let Ok(stack) = DefaultStack::new(BYTES) {
-        corosensei::on_stack(stack, report);
-    }
+    // SAFETY: the state is writable.
+    unsafe { pthread_setcancelstate(DISABLE, &raw mut state) };
+    errno::kept(|| {
+        if let Ok(stack) = DefaultStack::new(BYTES) {
+            corosensei::on_stack(stack, report);
+        }
+    });
     // SAFETY: as above.
-    unsafe {
-        *libc::__errno_location() = errno;
-        pthread_setcancelstate(state, &raw mut state);
-    }
+    unsafe { pthread_setcancelstate(state, &raw mut state) };
 }
 
 /// The calling thread has taken a lock, however it did.

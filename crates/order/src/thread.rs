@@ -13,6 +13,8 @@ use std::{
     },
 };
 
+use lockyard_linux::errno;
+
 use crate::{
     GRAPH,
     held::Holds,
@@ -86,7 +88,7 @@ pub fn enter() -> Option<Inside> {
     STATE.set(INSIDE);
     compiler_fence(Acquire); // no handler comes in before what is done inside
     // SAFETY: it is null, or a record that is never unmapped.
-    let me = unsafe { RECORD.get().as_ref() }.or_else(register)?;
+    let me = unsafe { RECORD.get().as_ref() }.or_else(|| errno::kept(register))?;
     Some(Inside { me })
 }
 
