@@ -167,6 +167,18 @@ impl Platform for Check {
         ask(Request::Op(Op::Unpark { thread }));
     }
 
+    fn park_on(word: &CheckWord, expected: u32, deadline: Option<Deadline>) -> Woken {
+        Self::fence();
+        match Self::futex_wait(word, expected, NonZeroU32::MAX, deadline) {
+            Waited::TimedOut => Woken::TimedOut,
+            Waited::Woken | Waited::Changed => Woken::Unparked,
+        }
+    }
+
+    fn unpark_on(word: &CheckWord, _task: TaskId) {
+        Self::futex_wake(word, 1, NonZeroU32::MAX);
+    }
+
     fn stamp() -> u32 {
         0
     }

@@ -48,6 +48,20 @@
 //! won: a taken waiter has been woken, whatever the time. Wakers unpark outside all
 //! gates. They touch nothing of the waiter but its node, which is never freed, and
 //! nothing of the word but the number that is its address.
+//!
+//! # Where a waiter sleeps
+//!
+//! Who waits for one word, and for nothing else, sleeps on the state of its node: that is
+//! what it looks at when it comes back. Its waker spares the system call unless it sleeps:
+//!
+//! | | the waiter | the waker |
+//! |---|---|---|
+//! | (W) | say in the node that it sleeps | state: `WOKEN` |
+//! | | full barrier | full barrier |
+//! | | the state is another? then go, else sleep | does it sleep? then wake it |
+//!
+//! To compare the state and to fall asleep is one step. A state that says that the waiter
+//! was moved is another one, too: it comes back to the table's first line. Others park.
 
 mod glance;
 mod grow;
@@ -240,11 +254,26 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         deadline: Option<Deadline>,
     ) -> Waited {
         let me = P::me();
-        if !self.enqueue(Place::new(me, 0), key, waiter, unchanged) {
+        let place = Place::new(me, 0);
+        let node = place.node::<P>();
+        node.begin(true);
+        if !self.enqueue(place, key, waiter, unchanged) {
             return Waited::Changed;
         }
-        self.sleep(me, 1, || false, deadline);
-        match self.end(Place::new(me, 0)) {
+        glance::<P>(me, &node.state, |state| state == WOKEN); // who was told acquires below
+        self.make_room(place);
+        loop {
+            // (F1) Acquire pairs with the waker's Release: what it did before.
+            let state = node.state.load(Acquire);
+            if state == WOKEN {
+                return Waited::Woken;
+            }
+            P::event(Event::Parked);
+            if node.sleep(state, deadline) == Woken::TimedOut {
+                break;
+            }
+        }
+        match self.end(place) {
             true => Waited::Woken,
             false => Waited::TimedOut,
         }
@@ -267,9 +296,10 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         deadline: Option<Deadline>,
     ) -> bool {
         let me = P::me();
+        P::task(me).futex[0].begin(false);
         self.enqueue(Place::new(me, 0), key, waiter, || true);
         release();
-        self.sleep(me, 1, stop, deadline);
+        self.park(me, 1, stop, deadline);
         self.end(Place::new(me, 0))
     }
 
@@ -291,11 +321,13 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         let words = keys.len();
         assert!((1..=WORDS).contains(&words), "a wait for {words} words");
         let me = P::me();
+        let nodes = &P::task(me).futex[..words];
+        nodes.iter().for_each(|node| node.begin(false));
         let stands =
             |(index, key)| self.enqueue(Place::new(me, index), key, waiter, || unchanged(index));
         let changed = keys.iter().enumerate().position(|each| !stands(each));
         if changed.is_none() {
-            self.sleep(me, words, || false, deadline);
+            self.park(me, words, || false, deadline);
         }
         let mut woken = 0;
         for index in 0..changed.unwrap_or(words) {
@@ -330,9 +362,9 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         })
     }
 
-    /// Waits until a waker has told one of the caller's so many nodes, until the deadline
-    /// or until `stop`: with a glance for one that comes at once, and then asleep.
-    fn sleep(&self, me: TaskId, words: usize, stop: impl Fn() -> bool, deadline: Option<Deadline>) {
+    /// Parks until a waker has told one of the caller's so many nodes, until the deadline
+    /// or until `stop`; with a glance before for one that comes at once.
+    fn park(&self, me: TaskId, words: usize, stop: impl Fn() -> bool, deadline: Option<Deadline>) {
         let state = |index| &Place::new(me, index).node::<P>().state;
         let told = |state| state == WOKEN;
         glance::<P>(me, state(0), told); // who was told acquires in `end`
@@ -347,21 +379,23 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
 
     /// Ends the wait of one of the caller's nodes. Returns whether a waker was first.
     fn end(&self, place: Place) -> bool {
-        let state = &place.node::<P>().state;
+        let node = place.node::<P>();
         let mut may_stand = true; // in a queue
-        // Look before each park: who waits at a gate may be unparked there. (F1) Acquire
-        // pairs with the waker's Release: what it did before.
-        while state.load(Acquire) != WOKEN {
-            if !may_stand {
+        // Look before each park: who waits at a gate may be unparked there.
+        loop {
+            // (F1) Acquire pairs with the waker's Release: what it did before.
+            let state = node.state.load(Acquire);
+            if state == WOKEN {
+                return true;
+            } else if !may_stand {
                 P::event(Event::CancelGranted);
-                P::park(None);
+                node.sleep(state, None);
             } else if self.leave(place) {
                 P::event(Event::Cancelled);
                 return false;
             }
             may_stand = false;
         }
-        true
     }
 
     /// Leaves the queue that the node stands in; `false` when a waker was first.
@@ -502,10 +536,11 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         self.growth.forget();
         if let Some(me) = TaskId::new(P::number()) {
             let nodes = &P::task(me).futex;
-            nodes
-                .iter()
-                .for_each(|node| node.state.store(WOKEN, Relaxed)); // there is one task
-            P::unpark(me); // a waker that is gone may have said so, and not come to this
+            let woken = |node: &Node<P>| node.state.store(WOKEN, Relaxed); // there is one task
+            nodes.iter().for_each(woken);
+            // A waker that is gone may have said so, and not come to this. Who sleeps on its
+            // state compares it when the signal handler returns.
+            P::unpark(me);
         }
     }
 }

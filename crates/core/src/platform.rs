@@ -6,18 +6,17 @@
 //! `core::sync::atomic`.
 
 mod event;
+mod kernel_futex;
 mod prio;
 
 use core::num::NonZeroU32;
 pub use core::sync::atomic::Ordering;
 
 pub use event::Event;
+pub use kernel_futex::{KernelFutex, SLOT_OWNER};
 pub use prio::Prio;
 
-use crate::{
-    futex::{self, Waited},
-    gate, osq, percpu_rwsem, rtmutex, rwsem, wait_queue,
-};
+use crate::{futex, gate, osq, percpu_rwsem, rtmutex, rwsem, wait_queue};
 
 /// A 32-bit word of shared memory. Its only constructor is [`Word::ZERO`], so
 /// that a lock of zero bytes is an unlocked lock.
@@ -292,6 +291,24 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// ended, and its number may belong to another: parks are always in loops.
     fn unpark(task: TaskId);
 
+    /// Sleeps until [`Platform::unpark_on`] of the word or the deadline if the word, the
+    /// caller's own, holds `expected`. There is a full barrier before the comparison; to
+    /// compare and to fall asleep is one step towards the other. May return for no reason.
+    ///
+    /// A world without such sleep parks: then nothing but this is to unpark the caller.
+    fn park_on(word: &Self::U32, expected: u32, deadline: Option<Deadline>) -> Woken {
+        Self::fence();
+        match word.load(Ordering::Relaxed) == expected {
+            true => Self::park(deadline),
+            false => Woken::Unparked,
+        }
+    }
+
+    /// Wakes `task` if it sleeps by [`Platform::park_on`] of the word.
+    fn unpark_on(_word: &Self::U32, task: TaskId) {
+        Self::unpark(task);
+    }
+
     /// Lets `task`, which was just woken, run if it waits for the caller's CPU.
     fn yield_to(task: TaskId);
 
@@ -344,6 +361,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// A `SeqCst` fence, for pairs in which each side writes one word and then
     /// reads the other's.
     fn fence();
+
+    /// [`Word::swap`], and then [`Platform::fence`]: in many worlds the one is the other.
+    fn swap_fenced(word: &Self::U32, value: u32, order: Ordering) -> u32 {
+        let old = word.swap(value, order);
+        Self::fence();
+        old
+    }
 
     /// The moment `nanos` nanoseconds from now.
     fn after(nanos: u64) -> Deadline;
@@ -447,39 +471,6 @@ pub enum LockPi {
     /// The owner has ended, without releasing the word.
     NoOwner,
 }
-
-/// A world whose kernel has a task sleep until a word changes that other address spaces
-/// may map as well: Linux, by `FUTEX_WAIT_BITSET`. And which can tell that a task has
-/// ended: Linux, by the list of robust locks.
-pub trait KernelFutex: Platform {
-    /// If the word holds `expected`, sleeps until [`Self::futex_wake`] with a set that has
-    /// a bit in common with `bitset`, or until the deadline. To compare and to fall asleep
-    /// is one step towards that. What a waker did before happens before the return.
-    fn futex_wait(
-        word: &Self::U32,
-        expected: u32,
-        bitset: NonZeroU32,
-        deadline: Option<Deadline>,
-    ) -> Waited;
-
-    /// Wakes `most` tasks at most that sleep there, and returns how many.
-    fn futex_wake(word: &Self::U32, most: u32, bitset: NonZeroU32) -> u32;
-
-    /// Until [`Self::disown`], if the calling task ends while `slot` holds the number that
-    /// this returns, the kernel wipes the bits [`SLOT_OWNER`] of it. A task owns one slot
-    /// at a time. `None` where the kernel does not do that.
-    fn own(slot: &Self::U32) -> Option<u32>;
-
-    /// Ends that.
-    fn disown();
-
-    /// Until when a task with this deadline may sleep: it should look again from time to
-    /// time, for who shares the memory may do anything to it, if not all are trusted.
-    fn look_again(deadline: Option<Deadline>) -> Option<Deadline>;
-}
-
-/// The bits of a slot that name its owner.
-pub const SLOT_OWNER: u32 = (1 << 30) - 1;
 
 /// A world whose moments in time have a type of their own.
 pub trait Clock: Platform {

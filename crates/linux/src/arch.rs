@@ -6,7 +6,8 @@
 pub const EVENT_MICROS: u32 = 100;
 
 pub use imp::{
-    cycles, prefetch_for_write, rseq_add_if, rseq_store_if, thread_pointer, wait_for_event,
+    cycles, prefetch_for_write, rseq_add_if, rseq_store_if, swap_fenced, thread_pointer,
+    wait_for_event,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -18,7 +19,11 @@ mod imp {
         },
         sync::{
             LazyLock,
-            atomic::{AtomicU32, Ordering::Relaxed},
+            atomic::{
+                AtomicU32, Ordering,
+                Ordering::{Relaxed, SeqCst},
+                compiler_fence,
+            },
         },
     };
 
@@ -61,6 +66,14 @@ mod imp {
             Monitor::None => return false,
         }
         true
+    }
+
+    /// A swap and a full barrier, which the swap is.
+    #[inline(always)]
+    pub fn swap_fenced(word: &AtomicU32, value: u32, _: Ordering) -> u32 {
+        let old = word.swap(value, SeqCst);
+        compiler_fence(SeqCst);
+        old
     }
 
     /// Fetches the word's cache line for writing.
@@ -256,7 +269,10 @@ mod imp {
 mod imp {
     use std::{
         arch::asm,
-        sync::{LazyLock, atomic::AtomicU32},
+        sync::{
+            LazyLock,
+            atomic::{AtomicU32, Ordering, Ordering::SeqCst, fence},
+        },
     };
 
     use crate::percpu::ROW_SHIFT;
@@ -306,6 +322,14 @@ mod imp {
             );
         }
         true
+    }
+
+    /// A swap and a full barrier.
+    #[inline(always)]
+    pub fn swap_fenced(word: &AtomicU32, value: u32, order: Ordering) -> u32 {
+        let old = word.swap(value, order);
+        fence(SeqCst);
+        old
     }
 
     /// Fetches the word's cache line for writing.
@@ -448,11 +472,19 @@ mod imp {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod imp {
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicU32, Ordering, Ordering::SeqCst, fence};
 
     /// The monotonic clock, for want of a counter that user space may read.
     pub fn cycles() -> u64 {
         crate::clock::monotonic_ns()
+    }
+
+    /// A swap and a full barrier.
+    #[inline(always)]
+    pub fn swap_fenced(word: &AtomicU32, value: u32, order: Ordering) -> u32 {
+        let old = word.swap(value, order);
+        fence(SeqCst);
+        old
     }
 
     /// Cannot.

@@ -158,6 +158,12 @@ impl<N: Numbers> Platform for Threads<N> {
     fn unpark(task: TaskId) {
         park::unpark(&tasks::record(N::dense(task)).parker);
     }
+    fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Woken {
+        park::park_on(word, expected, deadline)
+    }
+    fn unpark_on(word: &AtomicU32, _: TaskId) {
+        park::unpark_on(word);
+    }
     fn yield_to(_: TaskId) {
         spin::let_run();
     }
@@ -204,6 +210,10 @@ impl<N: Numbers> Platform for Threads<N> {
     }
     fn fence() {
         fence(Ordering::SeqCst);
+    }
+    #[inline(always)]
+    fn swap_fenced(word: &AtomicU32, value: u32, order: Ordering) -> u32 {
+        arch::swap_fenced(word, value, order)
     }
     fn after(nanos: u64) -> Deadline {
         clock::monotonic(clock::monotonic_ns().saturating_add(nanos))

@@ -39,13 +39,26 @@ pub fn park(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
 
 fn sleep(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
     while parker.load(Relaxed) == PARKED {
-        match wait(parker, PARKED, deadline) {
-            Err(Errno::TIMEDOUT) => return Woken::TimedOut,
-            Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(error) => unreachable!("a futex wait on our own word failed: {error}"),
+        if park_on(parker, PARKED, deadline) == Woken::TimedOut {
+            return Woken::TimedOut;
         }
     }
     Woken::Unparked
+}
+
+/// Sleeps in the kernel if our own word holds `expected`; may return at any time. The kernel
+/// has a full barrier before it compares: it counts who is about to sleep, for its wakers.
+pub fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Woken {
+    match wait(word, expected, deadline) {
+        Err(Errno::TIMEDOUT) => Woken::TimedOut,
+        Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Woken::Unparked,
+        Err(error) => unreachable!("a futex wait on our own word failed: {error}"),
+    }
+}
+
+/// Wakes who sleeps in the kernel on our own word.
+pub fn unpark_on(word: &AtomicU32) {
+    futex::wake(word, Flags::PRIVATE, 1).expect("a futex wake on a mapped word cannot fail");
 }
 
 /// Sleeps in the kernel if the word holds `expected`.
@@ -63,7 +76,7 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> io::
 pub fn unpark(parker: &AtomicU32) {
     // (P1) Release pairs with park's Acquire.
     if parker.swap(TOKEN, Release) == PARKED {
-        futex::wake(parker, Flags::PRIVATE, 1).expect("a futex wake on a mapped word cannot fail");
+        unpark_on(parker);
     }
 }
 

@@ -434,6 +434,10 @@ impl Platform for Sim {
         note("fences");
     }
 
+    fn swap_fenced(word: &Self::U32, value: u32, order: Ordering) -> u32 {
+        word.swap(value, order)
+    }
+
     fn after(nanos: u64) -> Deadline {
         let now = ask(|engine| engine.now / 1_000).unwrap_or(0);
         Deadline(now.saturating_add(nanos))

@@ -14,13 +14,20 @@ use core::{array, num::NonZeroU32};
 use super::{Key, Waiter};
 use crate::{
     gate::Gate,
-    platform::{Event, Ordering::*, Platform, TaskId, Word},
+    platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word},
 };
 
 /// A state: nobody has the waiter in a queue, or is about to wake it.
 pub(super) const WOKEN: u32 = 0;
 /// A state: a waker has taken the waiter out of its queue, and will wake it.
 pub(super) const TAKEN: u32 = u32::MAX;
+
+/// A rest: the waiter sleeps by [`Platform::park`], if it does.
+const PARKS: u32 = 0;
+/// A rest: the waiter has not slept, and will say so before it does.
+const LOOKS: u32 = 1;
+/// A rest: the waiter sleeps by [`Platform::park_on`] of its state, or is about to.
+const SLEEPS: u32 = 2;
 
 /// How many words a task can wait for at a time: so many nodes its record has.
 pub const WORDS: usize = 8;
@@ -74,6 +81,8 @@ pub(crate) struct Node<P: Platform> {
     key: [P::U32; Key::WORDS],
     bitset: P::U32,
     rank: P::U32,
+    /// [`PARKS`], [`LOOKS`] or [`SLEEPS`].
+    rest: P::U32,
 }
 
 impl<P: Platform> Node<P> {
@@ -85,6 +94,37 @@ impl<P: Platform> Node<P> {
             key: [P::U32::ZERO; Key::WORDS],
             bitset: P::U32::ZERO,
             rank: P::U32::ZERO,
+            rest: P::U32::ZERO,
+        }
+    }
+
+    /// Before each wait: whether this node alone ends it.
+    #[inline(always)]
+    pub(super) fn begin(&self, alone: bool) {
+        let rest = if alone { LOOKS } else { PARKS };
+        self.rest.store(rest, Relaxed); // the gate orders it
+    }
+
+    /// The waiter, who has read this state, sleeps until its waker has told it, until the
+    /// deadline, or for shorter.
+    pub(super) fn sleep(&self, state: u32, deadline: Option<Deadline>) -> Woken {
+        if self.rest.load(Relaxed) == PARKS {
+            return P::park(deadline);
+        }
+        self.rest.store(SLEEPS, Relaxed); // park_on has the barrier (W)
+        P::park_on(&self.state, state, deadline)
+    }
+
+    /// Tells the waiter, `task`, that it was woken.
+    fn tell(&self, task: TaskId) {
+        // (F1) Release pairs with wait's and end's Acquire: what the waker did before, and
+        // that it is done with the node. (W) full barrier, pairs with park_on's.
+        P::swap_fenced(&self.state, WOKEN, Release);
+        // It may be the waiter's next wait's by now, who then looks in vain.
+        match self.rest.load(Relaxed) {
+            PARKS => P::unpark(task),
+            SLEEPS => P::unpark_on(&self.state, task),
+            _ => {}
         }
     }
 
@@ -321,7 +361,6 @@ impl<'a, P: Platform> Queue<'a, P> {
         {
             let node = place.node::<P>();
             P::about_to_write(&node.state);
-            P::about_to_unpark(place.task()); // as most who look at it are
             at = self.after(node);
             if node.key() == words && node.bitset.load(Relaxed) & bitset.get() != 0 {
                 act(place, node);
@@ -378,6 +417,9 @@ impl<P: Platform> Chain<P> {
     }
 
     fn append(&mut self, place: Place, node: &Node<P>) {
+        if node.rest.load(Relaxed) == PARKS {
+            P::about_to_unpark(place.task()); // a hint
+        }
         node.state.store(TAKEN, Relaxed); // its waiter looks again inside the gate
         node.next.store(0, Relaxed); // the chain is its waker's alone
         self.ends = Some(match self.ends {
@@ -395,10 +437,7 @@ impl<P: Platform> Chain<P> {
         while let Some(place) = at {
             let node = place.node::<P>();
             at = Place::decode(node.next.load(Relaxed)); // the last access before it is not ours
-            // (F1) Release pairs with sleep's Acquire: what we did before, and that
-            // we are done with the node.
-            node.state.store(WOKEN, Release);
-            P::unpark(place.task());
+            node.tell(place.task());
         }
     }
 }
