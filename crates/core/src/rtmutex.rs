@@ -72,6 +72,7 @@
 //! lock, and what it was lent, to the task that gets its number.
 
 mod heap;
+mod link;
 mod proxy;
 mod spin;
 mod task;
@@ -80,10 +81,11 @@ mod walk;
 
 use core::marker::PhantomData;
 
+pub use link::Link;
 pub use proxy::Start;
 pub use spin::{Block, Policy, Spin};
 pub(crate) use task::Node;
-pub use walk::adjust;
+pub use walk::{LONGEST, adjust};
 
 use crate::{
     gate::Gate,

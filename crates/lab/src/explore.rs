@@ -79,13 +79,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// How many schedules were run, and how the last of them failed.
-type Explored = (u64, Option<explore::Failure>);
-
 /// A lock to explore.
 struct Entry {
     name: &'static str,
-    run: fn(usize, &mut dyn Iterator<Item = u64>) -> Explored,
+    run: fn(usize, &mut dyn Iterator<Item = u64>) -> explore::Explored,
     replay: fn(usize, u64) -> (Option<String>, Timeline),
 }
 
@@ -212,20 +209,22 @@ fn explored(args: &Args, lock: &Entry, threads: usize, screen: &Screen) -> Outco
     screen.begins(title(lock.name, threads));
     let numbers = (0..args.schedules).map(|i| args.seed.wrapping_add(i));
     let mut numbers = numbers.inspect(|_| screen.ended());
-    let (schedules, failure) = quietly(|| (lock.run)(threads, &mut numbers));
-    let failure = failure.map(|explore::Failure { schedule, what }| Failed {
-        replay: format!(
-            "lockyard explore --lock {} --threads {threads} --replay {schedule}",
-            lock.name
-        ),
-        schedule,
-        what,
-    });
+    let explored = quietly(|| (lock.run)(threads, &mut numbers));
+    let failure = explored
+        .failure
+        .map(|explore::Failure { schedule, what }| Failed {
+            replay: format!(
+                "lockyard explore --lock {} --threads {threads} --replay {schedule}",
+                lock.name
+            ),
+            schedule,
+            what,
+        });
     Outcome {
         lock: lock.name,
         threads,
         seed: args.seed,
-        schedules,
+        schedules: explored.schedules,
         failure,
     }
 }

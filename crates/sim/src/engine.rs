@@ -192,7 +192,9 @@ pub(crate) struct Engine {
     pub(crate) active: TaskIndex,
     /// The condition of a spin is being evaluated.
     pub(crate) looking: bool,
-    /// The lines that it has read.
+    /// The probe looks: a load is free.
+    pub(crate) peeks: bool,
+    /// The lines that the condition has read.
     pub(crate) looked: Vec<LineId>,
     pub(crate) dice: Rng,
     /// How often tests of [`Platform::store_if`](lockyard_core::Platform::store_if)
@@ -230,6 +232,7 @@ impl Engine {
                 .collect(),
             active: 0,
             looking: false,
+            peeks: false,
             looked: Vec::new(),
             dice: Rng::with_seed(seed),
             quiesced: 0,

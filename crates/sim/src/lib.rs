@@ -78,6 +78,11 @@ pub struct Until<'a> {
     pub interrupted: &'a dyn Fn() -> bool,
 }
 
+/// What looks at the machine after each happening, and says what is wrong there. It
+/// takes no time and leaves no trace: it may load words, and ask for what tells about
+/// tasks, and nothing else.
+pub type Probe<'a> = &'a dyn Fn() -> Result<(), String>;
+
 /// What a simulation was.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stats {
@@ -102,6 +107,8 @@ pub struct Stats {
 pub enum Failure {
     /// A task panicked, with this message.
     Panicked(String),
+    /// The probe found this.
+    Found(String),
     /// Nothing will happen any more, or only for ever the same; the tasks and
     /// what they are at.
     Stuck(String),
@@ -110,7 +117,7 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Panicked(message) => f.write_str(message),
+            Self::Panicked(message) | Self::Found(message) => f.write_str(message),
             Self::Stuck(tasks) => write!(f, "stuck: {tasks}"),
         }
     }
@@ -148,14 +155,14 @@ impl Scenario {
             engine.agenda.push(end, Happening::Stop);
         }
         engine.agenda.push(end + PATIENCE, Happening::Limit);
-        run(engine, until.as_ref(), body).0
+        run(engine, until.as_ref(), None, body).0
     }
 
     /// Runs the tasks in one of their schedules, whatever the time that steps
     /// would take. Returns what happened, too, if `timeline` asks for it.
     ///
     /// # Errors
-    /// A task panics, or they do not end.
+    /// A task panics, or they do not end, or the probe finds a fault.
     ///
     /// # Panics
     /// As [`Scenario::simulate`].
@@ -164,6 +171,7 @@ impl Scenario {
         strategy: Strategy,
         tasks: &[impl Clone + Into<Spec>],
         timeline: bool,
+        probe: Option<Probe<'_>>,
         body: impl Fn(usize),
     ) -> (Result<Stats, Failure>, Timeline) {
         let specs = specs(tasks);
@@ -175,7 +183,7 @@ impl Scenario {
             engine.timeline = Some(Timeline::default());
             engine.note_start();
         }
-        run(engine, None, body)
+        run(engine, None, probe, body)
     }
 }
 
@@ -186,6 +194,7 @@ fn specs(tasks: &[impl Clone + Into<Spec>]) -> Vec<Spec> {
 fn run(
     engine: Engine,
     until: Option<&Until<'_>>,
+    probe: Option<Probe<'_>>,
     body: impl Fn(usize),
 ) -> (Result<Stats, Failure>, Timeline) {
     let tasks = 0..engine.tasks.len();
@@ -194,7 +203,7 @@ fn run(
     paging::name_parts();
     let body = &body;
     let mut fibers: Vec<_> = tasks.map(|task| Fiber::new(move || body(task))).collect();
-    let (stopped_ps, failure) = drive(&mut fibers, until);
+    let (stopped_ps, failure) = drive(&mut fibers, until, probe);
     let engine = world::uninstall();
     for (task, fiber) in fibers.into_iter().enumerate() {
         world::set_me(task); // its guards unlock what it holds
@@ -214,7 +223,11 @@ fn run(
 }
 
 /// Lets the machine run until its tasks have ended.
-fn drive(fibers: &mut [Fiber<'_>], until: Option<&Until<'_>>) -> (Option<Picos>, Option<Failure>) {
+fn drive(
+    fibers: &mut [Fiber<'_>],
+    until: Option<&Until<'_>>,
+    probe: Option<Probe<'_>>,
+) -> (Option<Picos>, Option<Failure>) {
     let mut stopped = None;
     let mut quantum = 0;
     let stop = |stopped: &mut Option<Picos>| {
@@ -225,6 +238,9 @@ fn drive(fibers: &mut [Fiber<'_>], until: Option<&Until<'_>>) -> (Option<Picos>,
     };
     loop {
         let next = world::ask(Engine::next).expect("installed before");
+        if let Some(Err(what)) = probe.map(world::peek) {
+            return (stopped, Some(Failure::Found(what)));
+        }
         let task = match next {
             Next::Resume(task) => task,
             Next::Stop => {

@@ -83,6 +83,15 @@ pub(crate) fn ask<R>(question: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     ENGINE.with_borrow_mut(|engine| engine.as_mut().map(question))
 }
 
+/// Lets the probe look at the machine.
+pub(crate) fn peek<R>(probe: impl FnOnce() -> R) -> R {
+    let peeks = |peeks| ask(|engine| engine.peeks = peeks);
+    peeks(true);
+    let found = probe();
+    peeks(false);
+    found
+}
+
 /// Names an object, and its words in the order of their addresses, in timelines
 /// and failures. A word without a name gets a number.
 pub fn name<T: ?Sized>(object: &T, name: &'static str, words: &'static [&'static str]) {
@@ -161,11 +170,10 @@ impl Word for SimWord {
 
     fn load(&self, _: Ordering) -> u32 {
         let looking = ask(|engine| {
-            let looking = engine.looking;
-            if looking {
+            if engine.looking && !engine.peeks {
                 engine.depends_on(self.address());
             }
-            looking
+            engine.looking || engine.peeks
         });
         if looking == Some(false) {
             let value = self.read();

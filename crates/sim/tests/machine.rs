@@ -338,7 +338,7 @@ fn a_timeline_has_one_line_for_all_looks_that_see_the_same() {
     struct Pair([SimWord; 2]);
     let pair = Pair([Word::ZERO, Word::ZERO]);
     let run = || {
-        scenario(machine(2, 1)).explore(Strategy::Random, &[Policy::Fair; 2], true, |task| {
+        scenario(machine(2, 1)).explore(Strategy::Random, &[Policy::Fair; 2], true, None, |task| {
             name(&pair, "pair", &["flag", "other"]);
             let [flag, other] = &pair.0;
             if task == 0 {

@@ -27,6 +27,34 @@ pub trait Subject {
 
     /// Names its words, for timelines and failures.
     fn name(&self);
+
+    /// Looks at the lock after each happening, if there is anything to see, and counts
+    /// what it has checked.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn probe(&self, _checks: &mut Checks) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// How often the probe has found something to check.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Checks {
+    /// Tasks that owe the priority at which they run to a waiter.
+    pub lent: u64,
+    /// Those of them that do through two locks and more.
+    pub deep: u64,
+}
+
+/// What became of some schedules.
+pub struct Explored {
+    /// How many were run.
+    pub schedules: u64,
+    /// What the probe has checked.
+    pub checks: Checks,
+    /// How the last of them failed, if it did.
+    pub failure: Option<Failure>,
 }
 
 /// What a task does while it holds the lock, with a look at who else is inside.
@@ -52,23 +80,28 @@ pub fn run<S: Subject>(
     tasks: usize,
     schedules: impl IntoIterator<Item = u64>,
     stop: impl Fn() -> bool,
-) -> (u64, Option<Failure>) {
-    let mut done = 0;
+) -> Explored {
+    let checks = Cell::default();
+    let mut explored = Explored {
+        schedules: 0,
+        checks: Checks::default(),
+        failure: None,
+    };
     for schedule in schedules {
-        if stop() {
+        if explored.failure.is_some() || stop() {
             break;
         }
-        done += 1;
-        if let (Err(what), _) = one::<S>(tasks, schedule, false) {
-            return (done, Some(Failure { schedule, what }));
-        }
+        explored.schedules += 1;
+        let (result, _) = one::<S>(tasks, schedule, false, &checks);
+        explored.failure = result.err().map(|what| Failure { schedule, what });
     }
-    (done, None)
+    explored.checks = checks.get();
+    explored
 }
 
 /// Runs one schedule; returns how it fails, if it does, and what happened.
 pub fn replay<S: Subject>(tasks: usize, schedule: u64) -> (Option<String>, Timeline) {
-    let (result, timeline) = one::<S>(tasks, schedule, true);
+    let (result, timeline) = one::<S>(tasks, schedule, true, &Cell::default());
     (result.err(), timeline)
 }
 
@@ -162,7 +195,12 @@ impl Inside {
     }
 }
 
-fn one<S: Subject>(tasks: usize, schedule: u64, timeline: bool) -> (Result<(), String>, Timeline) {
+fn one<S: Subject>(
+    tasks: usize,
+    schedule: u64,
+    timeline: bool,
+    checks: &Cell<Checks>,
+) -> (Result<(), String>, Timeline) {
     let plan = Plan::new(tasks, schedule, S::REAL_TIME);
     let lock = Aligned(S::new());
     let lock = &lock.0;
@@ -187,9 +225,15 @@ fn one<S: Subject>(tasks: usize, schedule: u64, timeline: bool) -> (Result<(), S
             work(dice.u32(0..400));
         }
     };
-    let (result, timeline) = plan
-        .scenario
-        .explore(plan.strategy, &plan.policies, timeline, body);
+    let probe = || {
+        let mut made = checks.get();
+        let found = lock.probe(&mut made);
+        checks.set(made);
+        found
+    };
+    let (result, timeline) =
+        plan.scenario
+            .explore(plan.strategy, &plan.policies, timeline, Some(&probe), body);
     let result = match result {
         Err(failure) => Err(failure.to_string()),
         Ok(_) if !lock.is_free() => Err("the lock is not free when all have left".to_owned()),

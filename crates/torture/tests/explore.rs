@@ -4,11 +4,11 @@
 use lockyard_core::{
     osq,
     percpu_rwsem::{Barging, Bounded, Handoff},
-    rtmutex::{Block, Spin},
+    rtmutex::{Block, Policy, Spin},
     rwsem::{Lockless, Trylock},
 };
 use lockyard_torture::{
-    explore::{self, Subject},
+    explore::{self, Checks, Subject},
     subjects::{Guarded, Mutex, Percpu, RtMutexes, Rwsem, Urgent},
 };
 
@@ -21,19 +21,31 @@ const FEW: u64 = 400;
 /// The same, where tasks take several locks each time.
 const NESTED: u64 = 100;
 
-fn survives<S: Subject>(name: &str, most_tasks: usize, schedules: u64) {
+/// Returns what the probes have checked.
+fn survives<S: Subject>(name: &str, most_tasks: usize, schedules: u64) -> Checks {
     let mut before = 0;
+    let mut checks = Checks::default();
     for tasks in 2..=most_tasks {
-        let (done, failure) = explore::run::<S>(tasks, 0..schedules, || false);
-        if let Some(explore::Failure { schedule, what }) = failure {
+        let explored = explore::run::<S>(tasks, 0..schedules, || false);
+        if let Some(explore::Failure { schedule, what }) = explored.failure {
             panic!(
                 "{name} with {tasks} tasks: {what}\nin execution {}: schedule {schedule}",
-                before + done
+                before + explored.schedules
             );
         }
-        assert_eq!(done, schedules);
-        before += done;
+        assert_eq!(explored.schedules, schedules);
+        before += explored.schedules;
+        checks.lent += explored.checks.lent;
+        checks.deep += explored.checks.deep;
     }
+    checks
+}
+
+/// Those whose owners are due a priority, some through several locks.
+fn inherits<W: Policy>(name: &str) {
+    let checks = survives::<RtMutexes<W>>(name, 5, NESTED);
+    println!("{name}: {checks:?}");
+    assert!(checks.lent > 0 && checks.deep > 0, "{checks:?}");
 }
 
 #[test]
@@ -83,12 +95,12 @@ fn percpu_handoff() {
 
 #[test]
 fn rtmutex() {
-    survives::<RtMutexes<Spin>>("rtmutex", 5, NESTED);
+    inherits::<Spin>("rtmutex");
 }
 
 #[test]
 fn rtmutex_block() {
-    survives::<RtMutexes<Block>>("rtmutex:block", 5, NESTED);
+    inherits::<Block>("rtmutex:block");
 }
 
 #[test]

@@ -11,8 +11,9 @@ use core::ptr;
 use super::{Body, Inside, task::Task};
 use crate::platform::{Event, Platform, Priority, TaskId};
 
-/// The longest chain; a longer one is taken for a deadlock.
-const LONGEST: usize = 1024;
+/// The most tasks of a chain that wait, before who comes; a longer one is taken for a
+/// deadlock.
+pub const LONGEST: usize = 1024;
 
 /// How far a walk goes to find a deadlock.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,15 +7,15 @@ use lockyard_core::{Platform, Prio, Priority, RawRtMutex, TaskId, rtmutex};
 use lockyard_sim::{Policy, Sim, name, note, rests, runs_at, set_policy_of, work};
 
 use super::deadline;
-use crate::explore::{Sections, Subject};
+use crate::explore::{Checks, Sections, Subject};
 
 const LOCKS: usize = 3;
 const RTMUTEX: &[&str] = &["owner", "top", "arrivals", "gate"];
 
 /// Some real-time mutexes, always taken in one order: locked, tried, locked with a
-/// deadline and with a look for deadlocks, while priorities change. Whenever no task
-/// is on its way through a lock, each must run at its own priority, or at that of
-/// the highest who waits for what it holds.
+/// deadline and with a look for deadlocks, while priorities change. After each happening
+/// every owner must run at least at the priority of who waits for it, and of who waits
+/// for that one; and when no task is on its way through a lock, at just that.
 pub struct RtMutexes<W> {
     locks: [RawRtMutex<Sim, W>; LOCKS],
     /// What each task says that it does, by its number.
@@ -58,14 +58,12 @@ impl<W: rtmutex::Policy> RtMutexes<W> {
         call: impl FnOnce() -> R,
         note: impl FnOnce(&mut Task, R),
     ) -> R {
-        self.judge();
         self.me(|task| (task.calls, task.wants) = (true, wants));
         let result = call();
         self.me(|task| {
             (task.calls, task.wants) = (false, None);
             note(task, result);
         });
-        self.judge();
         result
     }
 
@@ -115,32 +113,73 @@ impl<W: rtmutex::Policy> RtMutexes<W> {
         self.call(None, || set_policy_of(task, policy), |_, ()| ());
     }
 
-    /// Compares who runs at which priority with who waits for whom.
-    fn judge(&self) {
+    /// Whether no task is on its way through a lock.
+    fn are_still(&self) -> bool {
         let tasks = self.tasks.borrow();
-        if !(0..)
+        (0..)
             .zip(&*tasks)
             .all(|(number, task)| task.is_still(number))
-        {
-            return;
+    }
+
+    /// The chain of owners that a task waits for, as far as every priority has been passed
+    /// on: each must run at those before it.
+    fn follow(&self, waiter: usize, checks: &mut Checks) -> Result<(), String> {
+        let (mut at, mut due) = (id(waiter), Prio::FAIR);
+        for depth in 1..=LOCKS {
+            let Some(link) = self.locks.iter().find_map(|lock| lock.link(at)) else {
+                break;
+            };
+            let passed_on = link.queued == link.prio;
+            due = if passed_on {
+                due.max(link.queued)
+            } else {
+                link.queued
+            };
+            let owner = link.owner.number();
+            if runs_at(owner as usize - 1) < due {
+                return Err(format!(
+                    "task {owner} runs below task {} that waits for it, {depth} locks away",
+                    waiter + 1
+                ));
+            }
+            let lent = due > Sim::own(link.owner);
+            checks.lent += u64::from(lent);
+            checks.deep += u64::from(lent && passed_on && depth > 1);
+            if !passed_on && self.are_still() {
+                let at = at.number();
+                return Err(format!("task {at} is queued by a priority that it had"));
+            }
+            if !passed_on {
+                break;
+            }
+            at = link.owner;
         }
+        Ok(())
+    }
+
+    /// Compares who runs at which priority with who waits for whom, as the tasks say.
+    fn compare(&self) -> Result<(), String> {
+        let tasks = self.tasks.borrow();
         for (number, task) in (0..).zip(&*tasks) {
             let waiters = (0..)
                 .zip(&*tasks)
                 .filter(|(_, other)| other.waits_for(task));
-            let own = Sim::own(TaskId::new(number as u32 + 1).expect("counted from 1"));
             let due = waiters
                 .map(|(waiter, _)| runs_at(waiter))
-                .fold(own, Prio::max);
-            let runs = runs_at(number);
-            assert_eq!(
-                runs.level(),
-                due.level(),
-                "task {} does not run at the priority that it is due",
-                number + 1
-            );
+                .fold(Sim::own(id(number)), Prio::max);
+            if runs_at(number) != due {
+                let task = number + 1;
+                return Err(format!(
+                    "task {task} does not run at the priority that it is due"
+                ));
+            }
         }
+        Ok(())
     }
+}
+
+fn id(task: usize) -> TaskId {
+    TaskId::new(task as u32 + 1).expect("counted from 1")
 }
 
 impl<W: rtmutex::Policy> Subject for RtMutexes<W> {
@@ -167,7 +206,6 @@ impl<W: rtmutex::Policy> Subject for RtMutexes<W> {
             note("naps inside");
             Sim::park(Some(deadline(dice)));
         }
-        self.judge();
         (0..LOCKS).rev().for_each(|which| self.release(which));
     }
 
@@ -179,6 +217,15 @@ impl<W: rtmutex::Policy> Subject for RtMutexes<W> {
     fn name(&self) {
         for (lock, called) in self.locks.iter().zip(["first", "second", "third"]) {
             name(lock, called, RTMUTEX);
+        }
+    }
+
+    fn probe(&self, checks: &mut Checks) -> Result<(), String> {
+        let tasks = self.tasks.borrow().len();
+        (0..tasks).try_for_each(|waiter| self.follow(waiter, checks))?;
+        match self.are_still() {
+            true => self.compare(),
+            false => Ok(()),
         }
     }
 }
