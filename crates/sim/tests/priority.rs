@@ -2,7 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
-use lockyard_core::{Platform, Prio, Priority, TaskId, Woken};
+use lockyard_core::{
+    Platform, Prio, Priority, RawRtMutex, TaskId, Woken,
+    rtmutex::{Block, LONGEST, Start},
+};
 use lockyard_sim::{
     Machine, Policy, Scenario, Sim, Spec, Stats, busy, now_ns, runs_at, set_policy_of,
 };
@@ -177,4 +180,51 @@ fn a_simulation_with_all_that_is_the_same_each_time() {
         })
     };
     assert_eq!(run(), run());
+}
+
+/// Each of a chain of tasks owns a lock and waits for the next one's. One more finds its
+/// end if it is as long as it may be; if it is longer that one is told of a deadlock,
+/// and whomever its priority had reached has lost that again.
+#[test]
+fn a_chain_has_a_longest_length() {
+    let all = LONGEST + 3;
+    let locks: Vec<_> = (0..all).map(|_| RawRtMutex::<Sim, Block>::new()).collect();
+    let start = |lock: usize, task: usize| {
+        // SAFETY: the task waits for nothing else, and the locks stay.
+        unsafe { locks[lock].start_for(id(task)) }
+    };
+    let above_own = |tasks: usize| (0..tasks).filter(|&task| runs_at(task) > Sim::own(id(task)));
+    let tasks: Vec<_> = (0..all)
+        .map(|task| (if task == all - 1 { 2 } else { 1 }, 0))
+        .collect();
+    simulate(&tasks, |task| {
+        if task > 0 {
+            return;
+        }
+        let last = all - 1;
+        // From the end of the chain that the last will be at: nothing is passed on yet.
+        for task in (0..last).rev() {
+            locks[task].lock_new_for(id(task));
+        }
+        for task in (2..last).rev() {
+            assert_eq!(start(task - 1, task), Start::Waits);
+        }
+        assert_eq!(
+            start(last - 1, last),
+            Start::Waits,
+            "{LONGEST} wait before it"
+        );
+        assert_eq!(
+            above_own(last).count(),
+            last - 1,
+            "all but the first, in no chain"
+        );
+        // SAFETY: it waits there.
+        assert!(!unsafe { locks[last - 1].cancel_for(id(last)) });
+        assert_eq!(above_own(last).count(), 0);
+
+        assert_eq!(start(0, 1), Start::Waits);
+        assert_eq!(start(last - 1, last), Start::Deadlock, "one more");
+        assert_eq!(above_own(last).count(), 0);
+    });
 }
