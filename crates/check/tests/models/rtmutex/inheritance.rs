@@ -2,7 +2,7 @@
 //! others, from 3 on, own and wait because those say so, and never run. So the
 //! models are small, and when both are done everything has its level.
 
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 use lockyard_check::{
     Check, Explorer, Tracked, afterwards, free, lent_levels, level, name, set_level,
@@ -39,13 +39,22 @@ impl Chain {
         let taken = unsafe { self.0[lock].cancel_for(task(number)) };
         assert!(!taken, "{lock} by {number}");
     }
+
+    /// A task releases the lock, which it owns.
+    fn unlock(&self, number: u32, lock: usize) {
+        // SAFETY: it is the owner.
+        unsafe { self.0[lock].unlock_for(task(number)) };
+    }
 }
 
 /// A task, which does nothing else, wants a lock, and this comes of it.
 fn start(lock: &RawRtMutex<Check, Block>, number: u32, comes: Start) {
+    assert_eq!(begin(lock, number), comes, "of {number}");
+}
+
+fn begin(lock: &RawRtMutex<Check, Block>, number: u32) -> Start {
     // SAFETY: the task waits for nothing else, and the models' locks stay.
-    let start = unsafe { lock.start_for(task(number)) };
-    assert_eq!(start, comes, "of {number}");
+    unsafe { lock.start_for(task(number)) }
 }
 
 /// A task gets another level of its own.
@@ -222,8 +231,7 @@ fn no_innocent_is_blamed() {
         go(0, &chain, |chain| chain.wait(5, 1));
         go(0, &chain, |chain| {
             chain.leave(4, 0);
-            // SAFETY: it is the owner.
-            unsafe { chain.0[1].unlock_for(task(4)) };
+            chain.unlock(4, 1);
             chain.wait(4, 0);
             chain.wait(3, 2);
         });
@@ -245,6 +253,66 @@ fn who_waits_for_itself_is_to_blame() {
         go(0, &chain, |chain| start(&chain.0[0], 3, Start::Deadlock));
         go(0, &chain, |chain| chain.wait(7, 0));
     });
+}
+
+/// 3, which owns a, would wait for b, whose owner waits for a: it does not, and what it
+/// lent meanwhile is taken back, as far as it was passed on. 7, which waits for b, gets
+/// another level at the same time, and passes on whatever is there.
+#[test]
+fn who_would_close_a_circle_leaves_no_trace() {
+    let up = |chain: &Chain| {
+        set_level(task(3), 3);
+        set_level(task(7), 1);
+        chain.wait(4, 0);
+        chain.wait(7, 1);
+    };
+    let changes: [fn(&Chain); 2] = [
+        |chain| start(&chain.0[1], 3, Start::Deadlock),
+        |_| change(7, 2),
+    ];
+    let events = [Event::DeadlockFound, Event::Cancelled, Event::ChainWalked];
+    levels("a circle", &events, up, changes, &[3, 2]);
+}
+
+/// The same, and the circle opens meanwhile: 4 gives up, and releases b. Then 3 has it, or
+/// waits, or was told of a deadlock and is out of the queue; and what was found and is no
+/// more does not take the lock along.
+#[test]
+fn a_circle_that_opens_while_it_is_found() {
+    let explorer = Explorer::new();
+    let ends = Rc::new([const { Cell::new(0_u32) }; 3]);
+    let seen = Rc::clone(&ends);
+    let events = [Event::DeadlockFound, Event::CancelGranted];
+    explore("rtmutex, an open circle", &explorer, &events, move || {
+        let chain = Chain::new();
+        set_level(task(3), 3);
+        chain.wait(4, 0);
+        let end = Rc::new(Cell::new(None));
+        let its = Rc::clone(&end);
+        go(0, &chain, move |chain| {
+            its.set(Some(begin(&chain.0[1], 3)));
+        });
+        go(0, &chain, |chain| {
+            chain.leave(4, 0);
+            chain.unlock(4, 1);
+        });
+        go(0, &chain, |_| ()); // 3, to be woken
+        let seen = Rc::clone(&seen);
+        afterwards(move || {
+            let end = end.get().expect("it was set");
+            let b = &chain.0[1];
+            let found = (b.is_locked(), b.is_contended(), level(task(4)));
+            let due = match end {
+                Start::Took => (true, false, 0),
+                Start::Waits => (false, true, 0),
+                Start::Deadlock => (false, false, 0),
+            };
+            assert_eq!(found, due, "{end:?}");
+            let count = &seen[end as usize];
+            count.set(count.get() + 1);
+        });
+    });
+    assert!(ends.iter().all(|count| count.get() > 0), "{ends:?}");
 }
 
 /// 3 owns all three locks. Its lender falls, while another comes at a third lock:
