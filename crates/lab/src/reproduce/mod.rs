@@ -43,10 +43,10 @@ pub struct Args {
     #[arg(allow_negative_numbers = true)]
     seconds: Option<Duration>,
 
-    /// Seeds, from 1 on: each runs everything once
-    #[arg(long, value_name = "N", default_value = "3", value_parser = seeds)]
+    /// Seeds, from 1 on: each runs everything once [default: 3; 10 for 000]
+    #[arg(long, value_name = "N", value_parser = seeds)]
     #[arg(allow_negative_numbers = true)]
-    seeds: u32,
+    seeds: Option<u32>,
 
     /// Then run the story of 002 on this machine, too: it needs a cgroup with a
     /// quota
@@ -106,6 +106,10 @@ fn names() -> String {
 }
 
 impl Args {
+    fn seeds(&self) -> u32 {
+        self.seeds.unwrap_or(3)
+    }
+
     /// How long a run lasts, where locktest runs.
     fn locktest_seconds(&self) -> Duration {
         self.seconds.unwrap_or(Duration::from_millis(50))

@@ -3,7 +3,7 @@
 use lockyard_sim::Machine;
 
 use super::{
-    super::text::{effect, percent, right, signed, tenths, wrapped},
+    super::text::{effect, percent, right, signed, tenths, whole, wrapped},
     LOCKS,
     stress::{Bench, Row},
     verdict::{PAPER_SECONDS, Verdict, shares},
@@ -60,10 +60,17 @@ pub fn results(rows: &[Row]) -> String {
         text += &wrapped(
             "Thousands of inversions in a second, of all groups together: the harmonic mean over \
              the runs. Effects are those of the two runs of a seed, then their mean (± standard \
-             deviation); sd is the change of the standard deviation over the runs. Waits: inversions \
-             in which the lock was not free at once, after the change; spun: those in which the top \
-             waiter had it without sleeping.",
+             deviation). Waits: inversions in which the lock was not free at once, after the \
+             change; spun: those in which the top waiter had it without sleeping.",
         );
+        text += "\nStandard deviation over the runs, in inversions in a second\n";
+        text += &deviations(rows);
+        text += "\n";
+        text += &wrapped(&format!(
+            "The paper's are those of runs of {PAPER_SECONDS} s, divided by that; how many there \
+             were it does not say. The longer a run, the less runs differ, and a simulated \
+             machine has no other load: what can be compared is the change.",
+        ));
     }
     text
 }
@@ -76,13 +83,11 @@ fn table(rows: &[&Row]) -> String {
         "before",
         "after",
         "effect",
-        "sd",
         "waits",
         "spun",
         "paper before",
         "after",
         "effect",
-        "sd",
     ];
     table.set_header(heads.map(right));
     for row in rows {
@@ -95,13 +100,49 @@ fn table(rows: &[&Row]) -> String {
             thousands(row.before.hmean),
             thousands(row.after.hmean),
             effect(row.effect),
-            row.sd_change.map_or("-".into(), signed),
             waits,
             spun,
             before,
             after,
             signed(paper.effect()),
-            signed(paper.sd_change),
+        ];
+        table.add_row(cells.map(right));
+    }
+    screen::rendered(table)
+}
+
+/// A row for each number of groups, pinned and not, beside the paper's.
+fn deviations(rows: &[Row]) -> String {
+    let mut table = screen::table();
+    let heads = [
+        "groups",
+        "",
+        "before",
+        "after",
+        "change",
+        "paper before",
+        "after",
+        "change",
+    ];
+    table.set_header(heads.map(right));
+    for row in rows {
+        let paper = &row.paper;
+        let [before, after] = [row.before.sd, row.after.sd].map(|sd| sd.map_or("-".into(), whole));
+        let [paper_before, paper_after] = paper.sd.map(|sd| whole(sd / PAPER_SECONDS));
+        let cells = [
+            row.setting.groups.to_string(),
+            if row.setting.pinned {
+                "pinned"
+            } else {
+                "unpinned"
+            }
+            .into(),
+            before,
+            after,
+            row.sd_change.map_or("-".into(), signed),
+            paper_before,
+            paper_after,
+            signed(paper.sd_change()),
         ];
         table.add_row(cells.map(right));
     }
@@ -136,10 +177,12 @@ mod tests {
             row(false, 1, [1_250.0; 2], 900),
         ]);
         let [pinned, unpinned] = [
-            "1     1.0    1.0  +0.0 ± 0.0 %   -  100.0 %  0.0 %          77.4   78.0  +0.8 %  -19.3 %\n",
-            "1     1.0    1.2  +25.0 ± 0.0 %   -  100.0 %  90.0 %          77.4   78.0  +0.8 %  -19.3 %\n",
+            "1     1.0    1.0  +0.0 ± 0.0 %  100.0 %  0.0 %          77.4   78.0  +0.8 %\n",
+            "1     1.0    1.2  +25.0 ± 0.0 %  100.0 %  90.0 %          77.4   78.0  +0.8 %\n",
         ];
         assert!(text.contains(pinned) && text.contains(unpinned), "{text}");
+        let deviation = "1  unpinned       0      0       -        21,782  17,569  -19.3 %\n";
+        assert!(text.contains(deviation), "{text}");
         let wide = text.lines().find(|line| line.chars().count() > 110);
         assert_eq!(wide, None, "{text}");
     }

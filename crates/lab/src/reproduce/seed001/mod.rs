@@ -129,7 +129,7 @@ impl Plan {
             machine,
             before,
             after,
-            seeds: args.seeds,
+            seeds: args.seeds(),
         };
         Ok(Self { bench, rows })
     }

@@ -40,10 +40,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let seconds = args.seconds.unwrap_or(SECONDS);
     let bench = Bench {
         locks: registry::named(&LOCKS.map(Into::into), World::Sim)?,
-        seeds: args.seeds,
+        seeds: args.seeds(),
         settings: torture::settings(seconds),
     };
-    let story = Story::new(machine.clone(), seconds / 60, args.seeds);
+    let story = Story::new(machine.clone(), seconds / 60, args.seeds());
     if !args.json {
         screen::print(&text::header(&machine, &bench, &story))?;
     }
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     screen.close();
 
     // Whatever ended the runs, what they measured is not lost.
-    let verdict = Verdict::new(&machine.name, args.seeds, &rows, &told);
+    let verdict = Verdict::new(&machine.name, args.seeds(), &rows, &told);
     screen::print(&if args.json {
         json_lines(&rows) + &json_lines(&told) + &json_lines(&[&verdict])
     } else {

@@ -108,7 +108,7 @@ impl Plan {
             machine,
             before,
             after,
-            seeds: args.seeds,
+            seeds: args.seeds(),
         };
         Ok(Self {
             rows: rows(published, (args.locktest_seconds() * 2 / 5).as_secs_f64()),

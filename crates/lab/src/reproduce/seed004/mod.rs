@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     });
     let bench = Bench {
         machine: place::machine(MACHINE)?,
-        seeds: args.seeds,
+        seeds: args.seeds(),
         settings: settings.concat(),
     };
     if !args.json {
