@@ -112,7 +112,10 @@ impl Platform for Nested {
     const EVENT_SEES_RUNNING: bool = true;
 
     fn me() -> TaskId {
-        TaskId::new(WORLD.with(|world| world.me.get())).expect("a task asks")
+        TaskId::new(Self::number()).expect("a task asks")
+    }
+    fn number() -> u32 {
+        WORLD.with(|world| world.me.get())
     }
     fn task(task: TaskId) -> &'static TaskRecord<Self> {
         WORLD.with(|world| &world.records.get()[task.number() as usize])
