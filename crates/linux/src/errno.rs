@@ -1,17 +1,29 @@
 //! The C library's `errno`, which stays as it is: a lock may be interposed, and those of
 //! the C library leave it alone. Calls of `rustix` do not touch it.
 
+/// While it lives, `errno` may change.
+pub struct Kept(i32);
+
+impl Kept {
+    /// From now on.
+    pub fn now() -> Self {
+        // SAFETY: it returns the address of the thread's own, which is there as long as the
+        // thread runs, and an `int` that this thread alone uses.
+        Self(unsafe { libc::__errno_location().read() })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { libc::__errno_location().write(self.0) }
+    }
+}
+
 /// Makes a call of the C library's that may fail.
 pub fn kept<R>(call: impl FnOnce() -> R) -> R {
-    // SAFETY: it returns the address of the thread's own, which is there as long as the
-    // thread runs.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: it is there, as above, and an `int` that this thread alone uses.
-    let before = unsafe { errno.read() };
-    let result = call();
-    // SAFETY: likewise.
-    unsafe { errno.write(before) };
-    result
+    let _errno = Kept::now();
+    call()
 }
 
 #[cfg(test)]

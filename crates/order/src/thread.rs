@@ -62,6 +62,8 @@ thread_local! {
 /// and of signal handlers that interrupt it.
 pub struct Inside {
     me: &'static Thread,
+    /// The caller's, which stays.
+    _errno: errno::Kept,
 }
 
 impl Drop for Inside {
@@ -87,9 +89,10 @@ pub fn enter() -> Option<Inside> {
     }
     STATE.set(INSIDE);
     compiler_fence(Acquire); // no handler comes in before what is done inside
+    let _errno = errno::Kept::now();
     // SAFETY: it is null, or a record that is never unmapped.
-    let me = unsafe { RECORD.get().as_ref() }.or_else(|| errno::kept(register))?;
-    Some(Inside { me })
+    let me = unsafe { RECORD.get().as_ref() }.or_else(register)?;
+    Some(Inside { me, _errno })
 }
 
 #[cold]
