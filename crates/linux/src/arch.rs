@@ -17,18 +17,15 @@ mod imp {
             asm,
             x86_64::{__cpuid, __cpuid_count, _rdtsc},
         },
-        sync::{
-            LazyLock,
-            atomic::{
-                AtomicU32, Ordering,
-                Ordering::{Relaxed, SeqCst},
-                compiler_fence,
-            },
+        sync::atomic::{
+            AtomicU32, Ordering,
+            Ordering::{Relaxed, SeqCst},
+            compiler_fence,
         },
     };
 
     use super::EVENT_MICROS;
-    use crate::{clock, percpu::ROW_SHIFT};
+    use crate::{clock, errno, percpu::ROW_SHIFT};
 
     /// The time-stamp counter.
     #[inline]
@@ -45,7 +42,7 @@ mod imp {
         None,
     }
 
-    static MONITOR: LazyLock<Monitor> = LazyLock::new(|| {
+    static MONITOR: errno::Lazy<Monitor> = errno::Lazy::new(|| {
         if __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & 1 << 5 != 0 {
             Monitor::Umwait
         } else if __cpuid(0x8000_0000).eax >= 0x8000_0001 && __cpuid(0x8000_0001).ecx & 1 << 29 != 0
@@ -269,13 +266,10 @@ mod imp {
 mod imp {
     use std::{
         arch::asm,
-        sync::{
-            LazyLock,
-            atomic::{AtomicU32, Ordering, Ordering::SeqCst, fence},
-        },
+        sync::atomic::{AtomicU32, Ordering, Ordering::SeqCst, fence},
     };
 
-    use crate::percpu::ROW_SHIFT;
+    use crate::{errno, percpu::ROW_SHIFT};
 
     /// The virtual counter.
     #[inline]
@@ -290,7 +284,7 @@ mod imp {
     }
 
     /// Whether the kernel's timer sends events, so that no `WFE` sleeps on.
-    static EVENT_STREAM: LazyLock<bool> = LazyLock::new(|| {
+    static EVENT_STREAM: errno::Lazy<bool> = errno::Lazy::new(|| {
         // SAFETY: getauxval reads a table of the process and has no conditions.
         let hwcap = unsafe { libc::getauxval(libc::AT_HWCAP) };
         hwcap & libc::HWCAP_EVTSTRM != 0

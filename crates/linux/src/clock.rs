@@ -1,12 +1,12 @@
 //! Time: the monotonic clock for deadlines, or that of the calendar, and the cycle counter
 //! for spinning.
 
-use std::{hint, sync::OnceLock};
+use std::hint;
 
 use lockyard_core::Deadline;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::arch;
+use crate::{arch, errno};
 
 /// The mark of a deadline that is a moment of `CLOCK_REALTIME`. All others are moments of
 /// `CLOCK_MONOTONIC`, which comes there after 292 years.
@@ -85,8 +85,8 @@ struct Rates {
 /// depending on the processor.
 #[inline]
 fn rates() -> Rates {
-    static RATES: OnceLock<Rates> = OnceLock::new();
-    *RATES.get_or_init(measure)
+    static RATES: errno::Lazy<Rates> = errno::Lazy::new(measure);
+    *RATES
 }
 
 /// The shortest of a few tries: an interrupt only makes a try longer.

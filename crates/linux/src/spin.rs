@@ -3,10 +3,7 @@
 use std::{
     cell::Cell,
     hint,
-    sync::{
-        LazyLock,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use lockyard_core::{FOREVER, Look, Running, TaskId};
@@ -61,7 +58,7 @@ thread_local! {
 
 /// Whether the process has more than one CPU to run on: its first thread, that
 /// is, for the one that asks may be bound to a single one.
-static PARALLEL: LazyLock<bool> = LazyLock::new(|| {
+static PARALLEL: errno::Lazy<bool> = errno::Lazy::new(|| {
     let process = Pid::from_raw(std::process::id().cast_signed());
     sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
 });
