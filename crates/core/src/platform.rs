@@ -92,8 +92,8 @@ impl Word for core::sync::atomic::AtomicU32 {
 pub struct TaskId(NonZeroU32);
 
 impl TaskId {
-    /// The largest task number: a lock word keeps its low bits for flags.
-    pub const MAX: u32 = (1 << 26) - 1;
+    /// The largest task number: a lock word has other bits for flags.
+    pub const MAX: u32 = (1 << 23) - 1;
 
     /// The task of this number, or `None` for 0, which in a word means no task.
     #[inline(always)]

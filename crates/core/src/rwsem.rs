@@ -21,18 +21,21 @@
 //! | 5..29 | readers, the upgradable and the virtual one included | each of them, or who grants it | its release |
 //! | 29 | overflow: never set, for who would set it stays out | | |
 //! | 30, 31 | the bias: none, `BIASING`, `BIASED` or `REVOKING`, in a circle (`rwsem/bias.rs`) | a reader that leaves its part to the virtual reader | who releases that: a writer, or who upgrades |
+//! | 31, with `WRITER` | `KEPT`: the lock is reserved for the task whose number stands where the readers do (`rwsem/keep.rs`); with 30, `LOSING`: no more; 4 is `RECALL` then | who leaves it, and comes again and again | who wants it |
 //!
 //! Legal are `WRITER` or readers, not both; `UPGRADABLE` with readers only;
 //! `HANDOFF` and `SPINNER` with `WAITERS` only; `HANDOFF` while the lock is
 //! held only; and a free lock with `WAITERS` only together with `SPINNER`. So
 //! a free lock has somebody coming for it, and may be taken by anybody. A bias
 //! goes with readers only; `BIASED` without `WAITERS` only; `UPGRADABLE` in a bias
-//! with two or more.
+//! with two or more. `KEPT` may stand for a free lock, and so goes with `WAITERS` only
+//! together with `SPINNER`, too; `LOSING` may have a reader, whom it keeps in.
 //!
 //! The owner word is for spinners: the writer's task number, which also tells
 //! misuse, or `READERS`, perhaps with `NONSPINNABLE` when a spinner found that
 //! they take long. Readers leave theirs behind; it means nothing once the lock
-//! is free. The first of the next readers, or the next writer, replaces it.
+//! is free. The first of the next readers, or the next writer, replaces it. Of a
+//! reserved lock it says whether its keeper is in: `BUSY`.
 //!
 //! # Ordering
 //!
@@ -55,7 +58,8 @@
 //!   finds `SPINNER`, and leaves the wake to who promised.
 //! - Whoever ends a promise exchanges the count: free, it takes the lock; held,
 //!   it clears `SPINNER`, and the holder's release will not find it. To clear
-//!   another's promise so does no harm: a wake-up more.
+//!   another's promise so does no harm: a wake-up more. If it is reserved, the
+//!   reservation is revoked before the promise ends.
 //! - A waiter that leaves the queue does so in the gate, and in one step passes
 //!   on what it was given: the count changes as at a release.
 //!
@@ -90,9 +94,16 @@
 //! and the count has one reader in place of them all. Who wants to write ends that: it
 //! quiesces, and counts those that are in. `rwsem/bias.rs` has the argument.
 //!
+//! # A lock that is reserved
+//!
+//! A lock that one task takes again and again, to write or to write and to read, is
+//! reserved for it as it leaves: it comes and goes by stores then. `rwsem/keep.rs` has the
+//! argument.
+//!
 //! # Fairness
 //!
-//! As in the mutex: running tasks overtake sleeping ones, until the first
+//! As in the mutex: running tasks overtake sleeping ones, and readers spin in line
+//! with writers while the owner runs, until the first
 //! waiter is overdue and is handed the lock. A reader does not join readers
 //! past waiters; it may steal a lock that is free. A *recursive* reader does join
 //! them (`rwsem/recursive.rs`).
@@ -101,6 +112,7 @@ mod api;
 mod bias;
 mod count;
 mod enter;
+mod keep;
 mod recursive;
 mod spin;
 mod wait;
@@ -134,7 +146,10 @@ const OF_WAITERS: u32 = WAITERS | HANDOFF | SPINNER;
 /// Marks of the owner word.
 const READERS: u32 = 1;
 const NONSPINNABLE: u32 = 2;
-const OWNER_SHIFT: u32 = 2;
+/// The task has the lock, which is reserved for it, as the writer; or, with `READERS`, as
+/// a reader.
+const BUSY: u32 = 4;
+const OWNER_SHIFT: u32 = 3;
 
 /// What an unlock does that finds waiters, and a spinner that has promised to
 /// come: the policy of seed 003.
@@ -332,14 +347,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as the writer if it is free.
     #[inline]
     pub fn try_write(&self) -> bool {
-        self.fast_write() || self.take(Kind::Write)
+        self.retake(self.count(), 0) || self.fast_write() || self.take(Kind::Write)
     }
 
     /// Takes the lock as the writer, waiting as long as it takes.
     ///
     /// # Panics
     /// When the caller is the writer already.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self) {
         self.write_by(None);
     }
@@ -435,7 +450,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Whether anybody holds the lock: a snapshot.
     pub fn is_locked(&self) -> bool {
         let count = self.count();
-        count.has(WRITER)
+        self.is_write_locked()
+            || count.has_keeper() && self.is_read_by_keeper()
             || count.counted_readers() > 0
             || count.has_slots() && self.is_read_by_slot()
     }
@@ -444,19 +460,26 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// counted. A snapshot, for who checks releases: quick if the task is one.
     #[inline]
     pub fn may_be_read_by_me(&self) -> bool {
+        let by_reservation = self.is_read_by_keeper();
         let count = self.count();
         let uncounted = || count.has_slots() && (self.has_slot() || self.is_read_by_slot());
-        !count.has(WRITER) && (count.counted_readers() > 0 || uncounted())
+        match count.has(WRITER) {
+            true => count.has_keeper() && (by_reservation || count.readers() > 0),
+            false => count.counted_readers() > 0 || uncounted(),
+        }
     }
 
     /// Whether a writer holds the lock.
     pub fn is_write_locked(&self) -> bool {
-        self.count().has(WRITER)
+        let count = self.count();
+        count.has(WRITER) && (!count.has_keeper() || self.is_written_by_keeper())
     }
 
     /// Whether the calling task is the writer.
     pub fn is_mine(&self) -> bool {
-        self.owner.load(Relaxed) == P::me().number() << OWNER_SHIFT // only the writer stores itself
+        // Only the writer stores itself.
+        let owner = (self.owner.load(Relaxed) % keep::SEQUENCE) & !BUSY;
+        owner == P::me().number() << OWNER_SHIFT
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! Models of the reader-writer semaphore.
 
 mod bias;
+mod keep;
 mod shared;
 mod states;
 
@@ -69,16 +70,16 @@ fn spurious_wakes() {
 
 #[test]
 fn a_reader_and_a_writer() {
-    let events = [Event::Parked, Event::WokeFirst, Event::ReadersGranted];
-    explore_to(
-        LATE,
-        "rwsem, reader and writer",
-        &Explorer::new().whims(1),
-        &events,
-        || {
+    let explorer = Explorer::new().whims(1);
+    let parked = [Event::Parked, Event::WokeFirst];
+    for (most, explorer, events) in [
+        (LATE, explorer, &parked[..]),
+        (MANY, explorer.pct(1, 2, MANY), &[Event::ReadersGranted]),
+    ] {
+        explore_to(most, "rwsem, reader and writer", &explorer, events, || {
             tasks::<Lockless>(&[(1, Shared::read), (1, Shared::write)]);
-        },
-    );
+        });
+    }
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn a_reader_and_two_writers() {
     let events = [Event::ReadersGranted, Event::WokeFirst];
     let explorer = Explorer::new().whims(2).pct(1, 3, MANY);
     explore("rwsem, a reader and 2 writers", &explorer, &events, || {
-        tasks::<Lockless>(&[(0, Shared::read), (2, Shared::write), (2, Shared::write)]);
+        tasks::<Lockless>(&[(2, Shared::read), (2, Shared::write), (2, Shared::write)]);
     });
 }
 
@@ -227,7 +228,7 @@ fn cancel_before_another() {
 #[test]
 fn a_batch() {
     let events = [Event::ReadersGranted, Event::Parked];
-    let explorer = Explorer::new().always_running().pct(1, 3, MANY);
+    let explorer = Explorer::new().whims(2).always_running().pct(1, 3, MANY);
     explore("rwsem, a batch", &explorer, &events, || {
         let meet = |shared: &Shared| {
             shared.lock.read();
@@ -236,7 +237,7 @@ fn a_batch() {
             shared.payload.get();
             shared.unlock_read();
         };
-        behind(take_to_write, &[Step::UnlockWrite], &[(0, meet), (0, meet)]);
+        behind(take_to_write, &[Step::UnlockWrite], &[(1, meet), (1, meet)]);
     });
 }
 
@@ -245,12 +246,15 @@ fn a_batch() {
 fn a_batch_and_a_writer() {
     let events = [Event::ReadersGranted, Event::Parked];
     for changes in 1..=3 {
-        let explorer = Explorer::new().always_running().pct(1, changes, MANY);
+        let explorer = Explorer::new()
+            .whims(3)
+            .always_running()
+            .pct(1, changes, MANY);
         explore("rwsem, a batch and a writer", &explorer, &events, || {
             let others: [(u32, Work); 3] = [
-                (0, Shared::read),
-                (0, Shared::try_to_read),
-                (0, Shared::write),
+                (1, Shared::read),
+                (1, Shared::try_to_read),
+                (1, Shared::write),
             ];
             behind(take_to_write, &[Step::UnlockWrite], &others);
         });
@@ -268,7 +272,7 @@ fn nobody_overtakes_an_heir() {
             let shared = started::<Lockless>(&[
                 (3, Shared::write_fairly),
                 (3, Shared::write_fairly),
-                (0, Shared::read_fairly),
+                (2, Shared::read_fairly),
             ]);
             afterwards(move || {
                 let is_free = |count: u32| count & WRITER == 0 && count < READER;
@@ -340,7 +344,7 @@ fn both_wake_checks() {
 /// The reader that waits is in before the writer that became a reader leaves.
 #[test]
 fn a_downgrade_lets_readers_in() {
-    let explorer = Explorer::new().whims(0).always_running();
+    let explorer = Explorer::new().whims(1).always_running();
     for to_upgradable in [false, true] {
         let events = [Event::ReadersGranted];
         explore("rwsem, downgrade", &explorer, &events, move || {
@@ -374,7 +378,7 @@ fn an_upgrade() {
     let events = [Event::Upgraded, Event::Parked];
     let explorer = Explorer::new().whims(1).always_running();
     explore("rwsem, upgrade", &explorer, &events, || {
-        tasks::<Lockless>(&[(1, Shared::upgrade), (1, Shared::read)]);
+        tasks::<Lockless>(&[(1, Shared::upgrade), (0, Shared::read)]);
     });
     explore("rwsem, 2 upgrades", &explorer, &[Event::Parked], || {
         tasks::<Lockless>(&[(1, Shared::upgrade), (1, Shared::upgrade)]);

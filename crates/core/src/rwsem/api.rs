@@ -43,7 +43,7 @@ unsafe impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> lock_api::RawRwLock for 
         self.release_read(false);
     }
 
-    #[inline]
+    #[inline(always)]
     fn lock_exclusive(&self) -> GuardNoSend {
         self.write();
         GuardNoSend::new()
@@ -54,7 +54,7 @@ unsafe impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> lock_api::RawRwLock for 
         self.try_write().then(GuardNoSend::new)
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn unlock_exclusive(&self, _: GuardNoSend) {
         self.release_write(false);
     }

@@ -72,7 +72,7 @@ const BIASING: u32 = STEP;
 /// Readers come and go by their slots.
 pub(super) const BIASED: u32 = 2 * STEP;
 /// Those that are there are counted.
-const REVOKING: u32 = 3 * STEP;
+pub(super) const REVOKING: u32 = 3 * STEP;
 pub(super) const STATE: u32 = REVOKING;
 
 /// Locks that a task reads at a time as one of a biased lock's readers; of others it is
@@ -363,7 +363,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Who needs the lock without readers, or is to wait for it, ends a bias, and looks
     /// again.
     #[cold]
-    pub(super) fn revoke(&self, count: Count) {
+    pub(super) fn unbias(&self, count: Count) {
         let began = P::stamp();
         // Relaxed: the quiesce orders it.
         if !self.exchange(count, count.next(), Relaxed) {

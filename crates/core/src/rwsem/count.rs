@@ -1,9 +1,19 @@
 //! The count word of a reader-writer semaphore as a value, and who wants to change it.
 
 use super::{
-    OF_WAITERS, OVERFLOW, READER, UPGRADABLE, WAITERS, WRITER,
-    bias::{BIASED, STATE, STEP},
+    OF_WAITERS, OVERFLOW, READER, SPINNER, UPGRADABLE, WAITERS, WRITER,
+    bias::{BIASED, REVOKING, STATE, STEP},
 };
+use crate::platform::TaskId;
+
+/// The state of a lock that is reserved for a task: `rwsem/keep.rs`.
+const KEPT: u32 = WRITER | BIASED;
+/// A mark of such a lock: its keeper is asked not to keep it.
+pub(super) const RECALL: u32 = UPGRADABLE;
+/// The waiters that such a lock may have: somebody has promised to look after them.
+const COVERED: u32 = WAITERS | SPINNER;
+/// What the count then has, once that is revoked, until it is known what the task does.
+pub(super) const LOSING: u32 = WRITER | REVOKING;
 
 /// How a task wants the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +52,10 @@ impl Count {
     }
 
     pub(super) const fn readers(self) -> u32 {
-        self.0 % (OVERFLOW << 1) / READER
+        match self.is_kept() {
+            true => 0,
+            false => self.0 % (OVERFLOW << 1) / READER,
+        }
     }
 
     /// Whether nobody holds the lock.
@@ -88,7 +101,61 @@ impl Count {
 
     #[inline(always)]
     pub(super) const fn is_biased(self) -> bool {
-        self.state() == BIASED
+        self.0 & (STATE | WRITER) == BIASED
+    }
+
+    /// The count of a lock that is reserved for the task of this number.
+    #[inline(always)]
+    pub(super) const fn kept_for(task: u32) -> Self {
+        const { assert!(TaskId::MAX < OVERFLOW / READER) }
+        Self((task * READER) | KEPT)
+    }
+
+    /// Whether the lock is reserved for that task, and nothing else is to be done as it
+    /// comes and goes.
+    #[inline(always)]
+    pub(super) const fn is_kept_for(self, task: u32) -> bool {
+        let other = self.0 ^ Self::kept_for(task).0;
+        other == 0 || other == COVERED
+    }
+
+    /// The same count of a lock that nobody has, reserved for that task.
+    #[inline(always)]
+    pub(super) const fn reserved(self, task: u32) -> Self {
+        self.with(Self::kept_for(task).0)
+    }
+
+    /// The count once the lock is not reserved any more, and its keeper has that part.
+    pub(super) const fn unreserved(self, part: u32) -> Self {
+        let marks = if self.has(WAITERS) { OF_WAITERS } else { 0 };
+        Self(self.0 & marks | part)
+    }
+
+    /// Whether who is to wait for the lock has nothing to revoke: somebody who is awake
+    /// has promised to.
+    pub(super) const fn may_join(self) -> bool {
+        self.has(WAITERS) && (!self.is_kept() || self.has(SPINNER))
+    }
+
+    /// Whether a task that may wait has to revoke what keeps it out.
+    pub(super) const fn is_to_be_revoked(self, kind: Kind) -> bool {
+        self.keeps_out(kind) && !self.may_join()
+    }
+
+    /// Whether the lock is reserved.
+    #[inline(always)]
+    pub(super) const fn is_kept(self) -> bool {
+        self.0 & (STATE | WRITER) == KEPT
+    }
+
+    /// Whether the virtual writer stands for whom the lock was reserved for.
+    pub(super) const fn has_keeper(self) -> bool {
+        self.has(WRITER) && self.state() != 0
+    }
+
+    /// Whether the caller has to revoke what keeps it out.
+    pub(super) const fn keeps_out(self, kind: Kind) -> bool {
+        self.is_kept() || self.is_biased() && !kind.reads()
     }
 
     /// The next state.
@@ -98,7 +165,7 @@ impl Count {
 
     /// Whether a slot that names the lock stands for a reader.
     pub(super) const fn has_slots(self) -> bool {
-        self.0 & BIASED != 0
+        self.has(BIASED) && !self.has(WRITER)
     }
 
     /// Whether one of its readers may turn into the virtual reader.
@@ -110,6 +177,6 @@ impl Count {
 
     /// The readers but the virtual one.
     pub(super) const fn counted_readers(self) -> u32 {
-        self.readers() - (self.state() != 0) as u32
+        self.readers() - (self.state() != 0 && !self.has(WRITER)) as u32
     }
 }

@@ -12,8 +12,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.fast_from(self.count(), kind) || self.contend(kind, deadline)
     }
 
-    #[inline]
+    /// Takes the lock as the writer.
+    #[inline(always)]
     pub(super) fn write_by(&self, deadline: Option<Deadline>) -> bool {
+        self.retake(self.count(), 0) || self.write_unreserved(deadline)
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[inline(never)]
+    fn write_unreserved(&self, deadline: Option<Deadline>) -> bool {
+        P::about_to_write(&self.count); // who waits may have fetched the line
         self.fast_write() || self.contend(Kind::Write, deadline)
     }
 
@@ -21,7 +29,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     pub(super) fn read_by(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
         let count = self.count();
-        self.fast_slot(count) || self.read_counted(count, kind, deadline)
+        self.fast_slot(count)
+            || self.retake(count, READERS)
+            || self.read_counted(count, kind, deadline)
     }
 
     /// Of its own, so that what stands in the caller's code is small.
@@ -34,7 +44,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline]
     pub(super) fn fast_read(&self, kind: Kind) -> bool {
         let count = self.count();
-        self.fast_slot(count) || self.fast_count(count, kind)
+        self.fast_slot(count) || self.retake(count, READERS) || self.fast_count(count, kind)
     }
 
     /// Takes the lock as the writer at the first try.
@@ -89,12 +99,22 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         true
     }
 
-    /// Takes the lock if it may be taken, once a bias is revoked that keeps the caller out.
+    /// Takes the lock if it may be taken, once is revoked what keeps the caller out.
     pub(super) fn take(&self, kind: Kind) -> bool {
+        self.take_or_revoke(kind, |count| count.keeps_out(kind))
+    }
+
+    /// The same for who may wait: it leaves that to who has promised to come.
+    pub(super) fn take_awake(&self, kind: Kind) -> bool {
+        self.take_or_revoke(kind, |count| count.is_to_be_revoked(kind))
+    }
+
+    fn take_or_revoke(&self, kind: Kind, revokes: impl Fn(Count) -> bool) -> bool {
         let before = loop {
             match self.enter(kind) {
                 Ok(before) => break before,
-                Err(count) if count.is_biased() && !kind.reads() => self.revoke(count),
+                Err(count) if self.retake_recalled(count, kind) => return true,
+                Err(count) if revokes(count) => self.revoke(count),
                 Err(_) => return false,
             }
         };
@@ -121,7 +141,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Tells spinners who holds the lock, after the caller took it.
     #[inline]
     pub(super) fn own(&self, kind: Kind, before: Count) {
-        P::took(None);
+        // The upgradable reader does not keep the lock.
+        P::took((kind != Kind::Upgradable).then(|| self.address()));
         match kind {
             Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
             // Not stored again and again: the release would wait for that.

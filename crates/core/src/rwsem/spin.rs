@@ -1,8 +1,8 @@
-//! How the writers of a reader-writer semaphore spin, and readers glance.
+//! How who wants a reader-writer semaphore spins.
 
 use super::{
     Count, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS, RawRwLock, SPINNER,
-    WAITERS, WRITER, WakeCheck,
+    WAITERS, WRITER, WakeCheck, keep::SEQUENCE,
 };
 use crate::{
     mutex::Body,
@@ -44,7 +44,7 @@ struct Owner(u32);
 
 impl Owner {
     const fn writer(self) -> Option<TaskId> {
-        TaskId::new(self.0 >> OWNER_SHIFT)
+        TaskId::new((self.0 % SEQUENCE) >> OWNER_SHIFT)
     }
 
     const fn is_known(self) -> bool {
@@ -56,9 +56,10 @@ impl Owner {
     }
 }
 
-/// A writer that spins.
+/// A task that spins.
 struct Spinner {
     me: TaskId,
+    kind: Kind,
     look: Look,
     deadline: Option<Deadline>,
     /// Whether it set `SPINNER`, or somebody may have on its behalf.
@@ -78,13 +79,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 Relaxed, // only a hint: `take` acquires
                 Look::Poll,
                 looks,
-                |count| Count(count).taken(kind).is_some() || Self::bars(Count(count), kind),
+                |count| Count(count).taken(kind).is_some() || Count(count).is_to_be_revoked(kind),
                 || false,
             );
             if free.is_none() {
                 return false;
             }
-            if self.take(kind) {
+            if self.take_awake(kind) {
                 P::event(Event::SpinAcquired);
                 return true;
             }
@@ -93,18 +94,24 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         false
     }
 
-    /// Spins in line, as a writer.
-    pub(super) fn spin(&self, me: TaskId, look: Look, deadline: Option<Deadline>) -> Spun {
-        let mut spun = self.spin_once(me, look, deadline);
+    /// Spins in line.
+    pub(super) fn spin(
+        &self,
+        me: TaskId,
+        kind: Kind,
+        look: Look,
+        deadline: Option<Deadline>,
+    ) -> Spun {
+        let mut spun = self.spin_once(me, kind, look, deadline);
         for _ in 1..SPINS {
             let Spun::OwnerOff(owner) = spun else { break };
             P::yield_to(owner);
-            spun = self.spin_once(me, look, deadline);
+            spun = self.spin_once(me, kind, look, deadline);
         }
         spun
     }
 
-    fn spin_once(&self, me: TaskId, look: Look, deadline: Option<Deadline>) -> Spun {
+    fn spin_once(&self, me: TaskId, kind: Kind, look: Look, deadline: Option<Deadline>) -> Spun {
         if self.owner().is_nonspinnable() {
             P::event(Event::SpinReaders);
             return Spun::Stop;
@@ -115,6 +122,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         let spinner = Spinner {
             me,
+            kind,
             look,
             deadline,
             promised: false,
@@ -140,6 +148,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             P::spin_begin();
             let spinner = Spinner {
                 me,
+                kind: Kind::Write,
                 look: P::pace(),
                 deadline,
                 promised,
@@ -148,7 +157,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             let granted = || P::task(me).rwsem.granted.load(Relaxed) != 0; // `wait` acquires
             self.compete(spinner, granted) == Spun::Took
         } else {
-            promised && self.keep_promise()
+            promised && self.keep_promise(Kind::Write)
         };
         if took {
             self.leave_queue(me);
@@ -175,14 +184,15 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     fn compete(&self, mut spinner: Spinner, also: impl Fn() -> bool) -> Spun {
         loop {
             let (count, owner) = (self.count(), self.owner());
-            if count.is_free() {
-                if self.keep_promise_by(count, spinner.promised) {
+            if let Some(taken) = count.taken(spinner.kind) {
+                if self.keep_promise_by(spinner.kind, count, taken, spinner.promised) {
                     return Spun::Took;
                 }
                 continue;
             }
-            if count.is_biased() {
-                self.revoke(count);
+            if count.keeps_out(spinner.kind) {
+                self.recall(spinner.look);
+                self.revoke(self.count());
                 continue;
             }
             if Self::is_unpromised(count) {
@@ -209,7 +219,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                     .compare_exchange(READERS, READERS | NONSPINNABLE, Relaxed, Relaxed) // a hint
                     .ok();
             }
-            if spinner.promised && self.keep_promise() {
+            if spinner.promised && self.keep_promise(spinner.kind) {
                 return Spun::Took;
             }
             give_up.into_iter().for_each(P::event);
@@ -220,20 +230,17 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// Whether it is a bias that keeps the caller out.
-    const fn bars(count: Count, kind: Kind) -> bool {
-        count.is_biased() && !kind.reads()
-    }
-
     /// The last look of who promised one: takes the lock if it is free, and
     /// else, in the same step, ends the promise. Returns whether it took it.
-    fn keep_promise(&self) -> bool {
+    fn keep_promise(&self, kind: Kind) -> bool {
         loop {
             let count = self.count();
-            if count.is_free() {
-                if self.keep_promise_by(count, true) {
+            if let Some(taken) = count.taken(kind) {
+                if self.keep_promise_by(kind, count, taken, true) {
                     return true;
                 }
+            } else if count.is_kept() {
+                self.revoke(count); // else nobody might come
             } else if !count.has(SPINNER)
                 // Relaxed: what counts is that it is still held.
                 || self.exchange(count, count.without(SPINNER), Relaxed)
@@ -243,14 +250,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// Takes the lock, which was free.
-    fn keep_promise_by(&self, count: Count, promised: bool) -> bool {
+    /// Takes the lock, which may be taken.
+    fn keep_promise_by(&self, kind: Kind, count: Count, taken: Count, promised: bool) -> bool {
         let kept = if promised { SPINNER } else { 0 };
-        let taken = count.entered(Kind::Write).without(kept);
         // (R1) Acquire pairs with the Release of those that left before.
-        let took = self.exchange(count, taken, Acquire);
+        let took = self.exchange(count, taken.without(kept), Acquire);
         if took {
-            self.own(Kind::Write, count);
+            self.own(kind, count);
+            self.share(kind, count);
         }
         took
     }
@@ -311,7 +318,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             FOREVER,
             |now| {
                 let now = Count(now);
-                now.is_free() || now.is_biased() || Self::is_unpromised(now)
+                now.taken(spinner.kind).is_some()
+                    || now.keeps_out(spinner.kind)
+                    || Self::is_unpromised(now)
             },
             || {
                 let now = self.owner();

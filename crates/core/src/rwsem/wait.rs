@@ -2,7 +2,7 @@
 
 use super::{
     Count, GRANTED_AND_MORE, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock, SPINNER, WAITERS,
-    WakeCheck, spin::Spun,
+    WakeCheck, spin::Spun, wake::Wakes,
 };
 use crate::{
     osq,
@@ -15,8 +15,18 @@ enum Tried {
     /// It has the lock, which had this count.
     Took(Count),
     Queued,
-    /// Neither: it is biased, and nobody may wait for it as long as it is.
-    Biased(Count),
+    /// Neither: it is biased or reserved, and nobody may wait for it as long as it is.
+    ToRevoke(Count),
+}
+
+/// How who gives up has left the queue.
+enum Left {
+    /// It has the lock.
+    Granted,
+    /// And is to wake those.
+    Waking(Wakes),
+    /// It has not: the reservation is to be revoked first.
+    Not,
 }
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
@@ -27,19 +37,24 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         let full = kind.reads() && self.count().entered(Kind::Read).has(OVERFLOW);
         assert!(!full, "too many readers of the rwsem at {self:p}");
+        P::waits(self.address());
+        let look = P::pace();
+        if self.count().is_to_be_revoked(kind) {
+            self.recall(look);
+        }
         // Who is awake overtakes who sleeps, and does not queue up to spin either.
-        if self.take(kind) {
+        if self.take_awake(kind) {
             return true;
         }
-        let look = P::pace();
         look == Look::Poll && self.glance(kind) || self.contend_slow(kind, look, deadline)
     }
 
     #[cold]
     fn contend_slow(&self, kind: Kind, look: Look, deadline: Option<Deadline>) -> bool {
         let me = P::me();
-        let spun = kind == Kind::Write && self.spin(me, look, deadline) == Spun::Took;
-        spun || self.take(kind) || self.queue_up(me, kind, deadline)
+        let spins = !matches!(kind, Kind::Upgradable | Kind::Upgrade);
+        let spun = spins && self.spin(me, kind, look, deadline) == Spun::Took;
+        spun || self.take_awake(kind) || self.queue_up(me, kind, deadline)
     }
 
     /// The writer wants the lock again: that ends at the deadline, or is a
@@ -63,7 +78,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let tried = loop {
             match self.try_to_queue_up(me, kind) {
                 // Outside the gate: it takes long, and may have waiters to wake.
-                Tried::Biased(count) => self.revoke(count),
+                Tried::ToRevoke(count) => self.revoke(count),
                 tried => break tried,
             }
         };
@@ -75,7 +90,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         true
     }
 
-    /// Takes the lock or queues up for it, in the gate, unless it is biased.
+    /// Takes the lock or queues up for it, in the gate, unless that has to be revoked.
     fn try_to_queue_up(&self, me: TaskId, kind: Kind) -> Tried {
         self.queue.enter(|queue| {
             self.bury(&queue);
@@ -84,13 +99,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                     return Tried::Took(before);
                 }
                 let count = self.count();
-                if count.is_biased() {
-                    return Tried::Biased(count);
-                }
                 // In the gate the mark is current, and who waits first is why
                 // it matters no more whether the rest of the count is.
-                if count.has(WAITERS) {
+                if count.may_join() {
                     break;
+                }
+                if count.keeps_out(Kind::Write) {
+                    return Tried::ToRevoke(count);
                 }
                 // Relaxed: what counts is that it is still held.
                 if count.taken(kind).is_none() && self.exchange(count, count.with(WAITERS), Relaxed)
@@ -143,20 +158,36 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// last moment.
     fn cancel(&self, me: TaskId) -> bool {
         let node = &P::task(me).rwsem;
-        let wakes = self.queue.enter(|queue| {
-            node.kind()?;
-            let was_first = Self::unqueue(&queue, me);
-            self.bury(&queue);
-            // A promise made on its behalf goes with it, and what else it was
-            // given as the first.
-            let mine = if was_first {
-                HANDOFF | SPINNER
-            } else {
-                SPINNER
-            };
-            Some(self.advance(&queue, |count| count.without(mine), false))
-        });
-        if let Some(wakes) = wakes {
+        let left = loop {
+            let left = self.queue.enter(|queue| {
+                let Some(kind) = node.kind() else {
+                    return Left::Granted;
+                };
+                let was_first = Self::unqueue(&queue, me);
+                self.bury(&queue);
+                // A promise made on its behalf goes with it, and what else it was
+                // given as the first.
+                let mine = if was_first {
+                    HANDOFF | SPINNER
+                } else {
+                    SPINNER
+                };
+                // No promise may end while the lock is reserved.
+                let change = |count: Count| (!count.is_kept()).then(|| count.without(mine));
+                match self.advance_if(&queue, change, false) {
+                    Some(wakes) => Left::Waking(wakes),
+                    None => {
+                        Self::push(&queue, me, kind); // to come again
+                        Left::Not
+                    }
+                }
+            });
+            match left {
+                Left::Not => self.revoke(self.count()),
+                left => break left,
+            }
+        };
+        if let Left::Waking(wakes) = left {
             P::event(Event::Cancelled);
             wakes.deliver::<P>();
             return false;

@@ -100,7 +100,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     pub(super) fn release_read(&self, fair: bool) {
         let count = self.count();
-        if !self.leave_by_first_slot(count) {
+        if !self.leave_by_first_slot(count) && !self.leave_kept(READERS) {
             self.release_read_slow(count, fair);
         }
     }
@@ -108,7 +108,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_read_slow(&self, count: Count, fair: bool) {
-        if self.leave_by_slot() {
+        P::about_to_write(&self.count); // likewise
+        if self.leave_by_slot() || self.leave_kept_slow(READERS) {
             return;
         }
         let alone = Count(READER);
@@ -116,7 +117,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return;
         }
         // (R1) Release pairs with the Acquire of who takes it next.
-        if count != alone || !self.exchange(alone, Count(0), Release) {
+        if count != alone || !self.exchange(alone, self.kept(Count(0)), Release) {
             self.release_counted(fair);
         }
     }
@@ -125,21 +126,35 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(never)]
     fn release_counted(&self, fair: bool) {
         let count = self.count();
-        let uncounted = count.has_slots() && count.counted_readers() == 0;
-        if !uncounted || !self.leave_by_slot_of_another() {
+        let uncounted = count.counted_readers() == 0;
+        let left = uncounted && count.has_slots() && self.leave_by_slot_of_another()
+            || uncounted && count.has_keeper() && self.leave_as_keeper_of_another();
+        if !left {
             self.release_from(count, Kind::Read, fair);
         }
     }
 
     /// Releases the lock for the writer.
-    #[inline]
+    #[inline(always)]
     pub(super) fn release_write(&self, fair: bool) {
+        if !self.leave_kept(0) {
+            self.release_write_slow(fair);
+        }
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[inline(never)]
+    fn release_write_slow(&self, fair: bool) {
+        P::about_to_write(&self.count); // who waits may have fetched the line
+        if self.leave_kept_slow(0) {
+            return;
+        }
         let (count, alone) = (self.count(), Count(WRITER));
         let part = self.part(Kind::Write, count);
         self.owner.store(0, Relaxed); // a hint
         // As in `fast_alone`.
         // (R1) Release pairs with the Acquire of who takes it next.
-        if count != alone || !self.exchange(alone, Count(0), Release) {
+        if count != alone || !self.exchange(alone, self.kept(Count(0)), Release) {
             self.release_part(count, part, fair);
         }
     }
@@ -159,6 +174,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     fn release_part(&self, count: Count, part: u32, fair: bool) {
         let after = Count(count.0 - part);
         let skip = Self::may_skip(after) && !fair && !C::TRIES_GATE;
+        let after = if skip { self.kept(after) } else { after };
         // (R1) Release pairs with the Acquire of who takes it next.
         if count.has(WAITERS) && !skip || !self.exchange(count, after, Release) {
             self.release_slow(part, fair);
@@ -241,6 +257,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Who holds the lock `from` now on holds it `to` less.
     pub(super) fn relax(&self, from: Kind, to: Kind) {
+        if from == Kind::Write {
+            self.count_me();
+        }
         let part = self.part(from, self.count());
         if from == Kind::Write {
             self.owner.store(READERS, Relaxed); // a hint
@@ -283,14 +302,25 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         change: impl Fn(Count) -> Count,
         fair: bool,
     ) -> Wakes {
+        let wakes = self.advance_if(queue, |count| Some(change(count)), fair);
+        wakes.unwrap_or(Wakes::None)
+    }
+
+    /// The same, if there is something to change the count to.
+    pub(super) fn advance_if(
+        &self,
+        queue: &Entered<'_, P>,
+        change: impl Fn(Count) -> Option<Count>,
+        fair: bool,
+    ) -> Option<Wakes> {
         loop {
             let count = self.count();
-            let plan = Self::plan(queue, change(count), fair);
+            let plan = Self::plan(queue, change(count)?, fair);
             // (R2) Release pairs with the Acquire of who takes or grants it
             // next; Acquire, on behalf of those granted it here.
             if self.exchange(count, plan.count, AcqRel) {
                 self.carry_out(queue, &plan);
-                return plan.wakes;
+                return Some(plan.wakes);
             }
         }
     }

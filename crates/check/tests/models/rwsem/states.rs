@@ -74,7 +74,7 @@ fn every_legal_count_and_no_other() {
         look(&base.pct(0, 3, 1_500), of_all_kinds, rotate);
         look(&base.polling().random(0, 300), of_all_kinds, rotate);
     }
-    let two_readers = |_| started(&[(0, read_twice), (8, Shared::write)]);
+    let two_readers = |_| started(&[(2, read_twice), (8, Shared::write)]);
     for changes in 2..=4 {
         look(&base.pct(0, changes, 3_000), two_readers, 0);
     }

@@ -1,0 +1,202 @@
+//! A lock that is reserved for a task, and who ends that.
+
+use super::*;
+
+fn write_twice(shared: &Shared) {
+    shared.write();
+    shared.write();
+}
+
+fn write_and_read(shared: &Shared) {
+    shared.write();
+    shared.read();
+}
+
+fn read_and_write(shared: &Shared) {
+    shared.read();
+    shared.write();
+}
+
+/// The keeper is about to come, is in, or leaves, as writer and as reader, while another
+/// revokes.
+#[test]
+fn a_keeper_and_another() {
+    let works: [(Work, Work); 4] = [
+        (write_twice, Shared::write),
+        (write_twice, Shared::read),
+        (write_and_read, Shared::write),
+        (write_and_read, Shared::read),
+    ];
+    for (keeper, other) in works {
+        for polling in [false, true] {
+            let explorer = Explorer::new().keeping().always_running();
+            let explorer = if polling {
+                explorer.polling()
+            } else {
+                explorer
+            };
+            let events = [Event::Revoked];
+            for explorer in [
+                explorer.executions(MOST),
+                explorer.whims(2).pct(1, 2, 1_000),
+                explorer.whims(2).pct(1, 3, 1_000),
+            ] {
+                explore("rwsem, a keeper", &explorer, &events, move || {
+                    tasks(&[(2, keeper), (2, other)]);
+                });
+            }
+        }
+    }
+}
+
+/// Both have it reserved, one after the other, and recall it.
+#[test]
+fn two_keepers() {
+    for changes in 1..=4 {
+        let explorer = Explorer::new().keeping().polling().whims(1);
+        let events = [Event::Revoked, Event::Recalled];
+        let explorer = explorer.pct(1, changes, MANY);
+        explore("rwsem, 2 keepers", &explorer, &events, || {
+            tasks(&[(1, write_twice), (1, write_twice)]);
+        });
+        explore("rwsem, 2 keepers that read", &explorer, &events, || {
+            tasks(&[(1, write_and_read), (1, read_and_write)]);
+        });
+    }
+}
+
+/// It is reserved while there are waiters, and somebody has promised to come to them.
+#[test]
+fn kept_with_waiters() {
+    let works: [[Work; 3]; 4] = [
+        [write_twice, write_twice, write_twice],
+        [write_twice, write_and_read, Shared::read],
+        [write_and_read, read_and_write, Shared::write],
+        [write_twice, Shared::read, Shared::read],
+    ];
+    for works in works {
+        for changes in 2..=4 {
+            let explorer = Explorer::new().keeping().whims(4).pct(1, changes, 1_000);
+            let events = [Event::Revoked, Event::Parked, Event::SpinAcquired];
+            for explorer in [explorer, explorer.polling(), explorer.always_running()] {
+                explore("rwsem, kept, 3 tasks", &explorer, &events, move || {
+                    tasks(&works.map(|work| (4, work)));
+                });
+            }
+        }
+    }
+}
+
+/// Who gives up takes a promise along that was made on its behalf.
+#[test]
+fn who_gives_up() {
+    let events = [Event::Revoked, Event::Cancelled];
+    for changes in 2..=4 {
+        let explorer = Explorer::new().keeping().whims(3).pct(1, changes, MANY);
+        for explorer in [explorer, explorer.polling()] {
+            explore("rwsem, kept, deadline", &explorer, &events, || {
+                tasks(&[
+                    (3, write_twice),
+                    (3, Shared::try_to_write),
+                    (3, Shared::write),
+                ]);
+            });
+            explore("rwsem, kept, deadlines", &explorer, &events, || {
+                tasks(&[
+                    (3, write_twice),
+                    (3, Shared::try_to_read),
+                    (3, Shared::try_to_write),
+                ]);
+            });
+        }
+    }
+}
+
+/// A keeper becomes less than the writer, while others come.
+#[test]
+fn a_keeper_that_downgrades() {
+    fn write_and_downgrade(shared: &Shared) {
+        shared.write();
+        shared.downgrade();
+    }
+    fn write_and_downgrade_by_steps(shared: &Shared) {
+        shared.write();
+        shared.downgrade_by_steps();
+    }
+    let others: [Work; 3] = [Shared::write, Shared::read, Shared::upgrade];
+    for keeper in [write_and_downgrade, write_and_downgrade_by_steps] {
+        for other in others {
+            for changes in 2..=3 {
+                let explorer = Explorer::new().keeping().whims(2).pct(1, changes, 1_000);
+                let events = [Event::Revoked];
+                explore("rwsem, kept, downgrade", &explorer, &events, move || {
+                    tasks(&[(2, keeper), (2, other)]);
+                });
+            }
+        }
+    }
+}
+
+/// A keeper that reads and reads again is in the count then.
+#[test]
+fn nested_readers() {
+    fn read_nested(shared: &Shared) {
+        shared.write();
+        shared.lock.read();
+        let again = shared.lock.try_read();
+        shared.payload.get();
+        if again {
+            shared.unlock_read();
+        }
+        shared.payload.get();
+        shared.unlock_read();
+    }
+    let explorer = Explorer::new().keeping().whims(1).pct(1, 3, MANY);
+    explore("rwsem, kept, nested", &explorer, &[Event::Revoked], || {
+        tasks(&[(1, read_nested), (1, Shared::write)]);
+    });
+}
+
+/// Who leaves by the reservation touches nothing of the lock any more.
+#[test]
+fn freed_after_the_last_use() {
+    fn write_again_and_free(shared: &Shared) {
+        shared.write();
+        write_and_free(shared);
+    }
+    fn read_later_and_free(shared: &Shared) {
+        shared.write();
+        read_and_free(shared);
+    }
+    let base = Explorer::new().keeping().whims(1);
+    for explorer in [
+        base.executions(MOST),
+        base.pct(1, 3, MANY),
+        base.polling().pct(1, 3, MANY),
+    ] {
+        let events = [Event::Revoked];
+        explore("rwsem, kept, freed", &explorer, &events, || {
+            freed::<Lockless>(1, write_again_and_free, write_and_free);
+        });
+        explore("rwsem, kept, freed by a reader", &explorer, &events, || {
+            freed::<Lockless>(1, read_later_and_free, write_and_free);
+        });
+    }
+}
+
+#[test]
+fn all_kinds() {
+    for rotate in 0..9 {
+        let base = Explorer::new().keeping().whims(8);
+        for explorer in [
+            base.pct(0, 3, 500),
+            base.polling().pct(0, 2, 500),
+            base.random(0, 300),
+        ] {
+            explore("rwsem, kept, all kinds", &explorer, &[], move || {
+                let shared = of_all_kinds(rotate);
+                afterwards(move || assert!(!shared.lock.is_locked()));
+            });
+        }
+    }
+}
