@@ -507,7 +507,7 @@ impl<P: Platform> Body<P> {
         let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
         let free = if kept == 0 { 0 } else { owner | kept };
         P::number() == owner
-            && (kept != 0 || owner != 0)
+            && owner != 0
             && Self::is_covered(front)
             // (M1), (M3) the store releases, for the Acquire of who takes it next.
             && P::try_store_if(&self.owner, free, &self.queue.front, front.0)

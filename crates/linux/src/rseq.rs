@@ -9,8 +9,7 @@
 //! exchange on a line of its own, and `quiesce` waits for those that are.
 
 use std::{
-    cell::Cell,
-    hint, ptr,
+    hint,
     sync::atomic::{
         AtomicBool, AtomicIsize, AtomicU32,
         Ordering::{Acquire, Relaxed, Release, SeqCst},
@@ -24,11 +23,6 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::{arch, errno, percpu::Place, tasks};
 
-thread_local! {
-    /// The thread's registered area; null where it has none.
-    static AREA: Cell<*mut u8> = const { Cell::new(ptr::null_mut()) };
-}
-
 /// Whether any thread has an area, for which the process is registered; and any has none.
 static RESTARTING: AtomicBool = AtomicBool::new(false);
 static ANNOUNCING: AtomicBool = AtomicBool::new(false);
@@ -40,7 +34,7 @@ pub fn init_thread() -> bool {
     match area {
         Some(area) => {
             RESTARTING.store(true, SeqCst); // before its first guarded store
-            AREA.set(area);
+            tasks::own().area.set(area);
         }
         None => ANNOUNCING.store(true, SeqCst), // likewise
     }
@@ -53,8 +47,9 @@ pub fn after_fork_in_child() {
 }
 
 /// The calling thread's area; null if it has none, or has not locked yet.
+#[inline(always)]
 pub fn own_area() -> *mut u8 {
-    AREA.get()
+    tasks::own().area.get()
 }
 
 /// The calling thread's area, if the kernel knows it and `membarrier` can
@@ -107,13 +102,13 @@ fn find_glibc_offset() -> Option<isize> {
 /// Whether the calling thread has restartable sequences, as far as it has asked.
 #[inline(always)]
 pub fn restarts() -> bool {
-    !AREA.get().is_null()
+    !own_area().is_null()
 }
 
 /// [`lockyard_core::Platform::store_if`].
 #[inline(always)]
 pub fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
-    if AREA.get().is_null() {
+    if own_area().is_null() {
         announced_store_if(word, value, guard, expected)
     } else {
         try_store_if(word, value, guard, expected)
@@ -123,7 +118,7 @@ pub fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) 
 /// [`lockyard_core::Platform::try_store_if`].
 #[inline(always)]
 pub fn try_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
-    let area = AREA.get();
+    let area = own_area();
     // SAFETY: `init_thread` found this area registered for this thread.
     !area.is_null() && unsafe { arch::rseq_store_if(area, word, value, guard, expected) }
 }
@@ -131,7 +126,7 @@ pub fn try_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u
 /// [`lockyard_core::PerCpu::add_if`] for a counter with a place.
 #[inline(always)]
 pub fn add_if(place: Place, delta: u32, guard: &AtomicU32, expected: u32) -> bool {
-    let area = AREA.get();
+    let area = own_area();
     if area.is_null() {
         other_add_if(place, delta, guard, expected)
     } else {
@@ -146,7 +141,7 @@ pub fn add_if(place: Place, delta: u32, guard: &AtomicU32, expected: u32) -> boo
 #[cold]
 fn other_add_if(place: Place, delta: u32, guard: &AtomicU32, expected: u32) -> bool {
     let me = tasks::me();
-    if !AREA.get().is_null() {
+    if !own_area().is_null() {
         return add_if(place, delta, guard, expected);
     }
     announced(guard, expected, || {

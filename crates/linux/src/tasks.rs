@@ -62,24 +62,46 @@ static FREE: AtomicU64 = AtomicU64::new(0);
 /// Whether this process is a fork's child, in which some tasks are gone.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-thread_local! {
-    /// No destructor: it can be read as long as the thread runs.
-    static ME: Cell<u32> = const { Cell::new(0) };
-    /// The locks that are reserved for the thread. No destructor, either.
-    static KEEPER: Keeper = const { Keeper::new(is_mine) };
-    /// The record of `ME`.
-    static MINE: Cell<Option<&'static Record>> = const { Cell::new(None) };
+/// What a thread needs for a lock that nobody else wants. In one place: a shared library
+/// looks up where each thread-local is.
+pub struct Own {
+    /// The thread's number, 0 if it has none.
+    me: Cell<u32>,
     /// The kernel's number, once the table knows it.
-    static TID: Cell<u32> = const { Cell::new(0) };
+    tid: Cell<u32>,
+    /// The area of its restartable sequences; null where it has none.
+    pub area: Cell<*mut u8>,
+    /// The record of `me`.
+    record: Cell<Option<&'static Record>>,
+    /// The locks that are reserved for the thread.
+    keeper: Keeper,
+}
+
+thread_local! {
+    static OWN: Own = const {
+        Own {
+            me: Cell::new(0),
+            tid: Cell::new(0),
+            area: Cell::new(ptr::null_mut()),
+            record: Cell::new(None),
+            keeper: Keeper::new(is_mine),
+        }
+    };
 }
 
 /// The calling thread's. `LocalKey::with` would stand out of line where the lock stands,
 /// and call back.
 #[inline(always)]
-pub fn keeper() -> &'static Keeper {
+pub fn own() -> &'static Own {
     // SAFETY: it has no destructor and is there as long as the thread runs, which the
-    // reference cannot leave: a `Keeper` is not `Sync`.
-    unsafe { &*KEEPER.with(ptr::from_ref) }
+    // reference cannot leave: an `Own` is not `Sync`.
+    unsafe { &*OWN.with(ptr::from_ref) }
+}
+
+/// The locks that are reserved for the calling thread.
+#[inline(always)]
+pub fn keeper() -> &'static Keeper {
+    &own().keeper
 }
 
 /// How tasks are numbered.
@@ -112,7 +134,7 @@ impl Numbers for Dense {
     }
     #[inline(always)]
     fn number() -> u32 {
-        ME.get()
+        own().me.get()
     }
     #[inline(always)]
     fn hurries() -> bool {
@@ -141,14 +163,14 @@ impl Numbers for Tids {
 
     #[inline(always)]
     fn me() -> TaskId {
-        match TaskId::new(TID.get()) {
+        match TaskId::new(own().tid.get()) {
             Some(me) => me,
             None => enter_tid(),
         }
     }
     #[inline(always)]
     fn number() -> u32 {
-        TID.get()
+        own().tid.get()
     }
     fn hurries() -> bool {
         URGENCY.with(Urgency::is_urgent)
@@ -179,7 +201,7 @@ fn enter_tid() -> TaskId {
     map(&TIDS[tid.number() as usize / 4096], size_of::<Page>());
     let entry = entry(tid).expect("it was just mapped");
     entry.store(dense.number(), Relaxed); // the lock word that names the TID publishes it
-    TID.set(tid.number());
+    own().tid.set(tid.number());
     URGENCY.with(Urgency::ask);
     tid
 }
@@ -187,7 +209,7 @@ fn enter_tid() -> TaskId {
 /// The calling thread's number.
 #[inline(always)]
 pub fn me() -> TaskId {
-    match TaskId::new(ME.get()) {
+    match TaskId::new(own().me.get()) {
         Some(me) => me,
         None => errno::kept(register),
     }
@@ -196,7 +218,7 @@ pub fn me() -> TaskId {
 /// The calling thread's record.
 #[inline(always)]
 pub fn mine() -> &'static Record {
-    MINE.get().unwrap_or_else(|| record(me()))
+    own().record.get().unwrap_or_else(|| record(me()))
 }
 
 /// The record of a number that some thread has or had.
@@ -249,8 +271,8 @@ fn register() -> TaskId {
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
     record.tid.store(asked_tid(), Relaxed); // a hint to others
-    ME.set(me.number());
-    MINE.set(Some(record));
+    own().me.set(me.number());
+    own().record.set(Some(record));
     begin_to_keep();
     if on_exit(me) {
         record.whereabouts.begin();
@@ -383,9 +405,9 @@ fn on_exit(me: TaskId) -> bool {
 /// still lock in destructors of other keys, and then registers again.
 extern "C" fn on_thread_exit(value: *mut libc::c_void) {
     if let Some(me) = TaskId::new(value.addr() as u32) {
-        ME.set(0);
-        MINE.set(None);
-        TID.set(0);
+        own().me.set(0);
+        own().record.set(None);
+        own().tid.set(0);
         keeper().begin(false); // what was reserved for `me` is the next one's
         record(me).tid.store(0, Relaxed); // a hint
         record(me).whereabouts.end();
@@ -400,7 +422,7 @@ extern "C" fn after_fork_in_child() {
     if !rseq::init_thread() {
         keeper().begin(false);
     }
-    let mine = TaskId::new(ME.get()).map(record);
+    let mine = TaskId::new(own().me.get()).map(record);
     for record in records() {
         let mine = mine.is_some_and(|mine| ptr::eq(mine, record));
         let tid = if mine { asked_tid() } else { 0 };
@@ -409,7 +431,7 @@ extern "C" fn after_fork_in_child() {
         record.whereabouts.after_fork_in_child(mine);
     }
     // What it held by the parent's number it does not hold by its own.
-    TID.set(0);
+    own().tid.set(0);
     keeper().holds_none();
     futex::after_fork_in_child();
     FORKED.store(true, Relaxed); // the child has one thread

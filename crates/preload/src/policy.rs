@@ -25,6 +25,8 @@ const RWLOCKS: u32 = 4;
 const INHERIT: u32 = 8;
 /// The order validator watches those that are ours.
 const WATCHED: u32 = 16;
+/// There is a profile of those that are ours.
+const PROFILED: u32 = 32;
 
 static LOCKS: AtomicU32 = AtomicU32::new(0);
 
@@ -42,22 +44,34 @@ pub fn rwlocks() -> bool {
     locks & RWLOCKS != 0 || locks == 0 && decide() & RWLOCKS != 0
 }
 
-/// Whether mutexes are ours, inherit priority if they were made so, and nobody watches.
+/// Whether mutexes are ours, inherit priority if they were made so, and nobody wants to
+/// know what happens to them.
 #[inline(always)]
 pub fn plain() -> bool {
-    LOCKS.load(Relaxed) & (MUTEXES | INHERIT | WATCHED) == MUTEXES // likewise
+    LOCKS.load(Relaxed) & (MUTEXES | INHERIT | WATCHED | PROFILED) == MUTEXES // likewise
 }
 
-/// Whether mutexes are ours, and nobody watches.
+/// Whether mutexes are ours, and nobody wants to know what happens to them.
 #[inline(always)]
 pub fn unwatched() -> bool {
-    LOCKS.load(Relaxed) & (MUTEXES | WATCHED) == MUTEXES // likewise
+    LOCKS.load(Relaxed) & (MUTEXES | WATCHED | PROFILED) == MUTEXES // likewise
 }
 
-/// Whether reader-writer locks are ours, and nobody watches.
+/// Whether reader-writer locks are ours, and nobody wants to know what happens to them.
 #[inline(always)]
 pub fn rwlocks_unwatched() -> bool {
-    LOCKS.load(Relaxed) & (RWLOCKS | WATCHED) == RWLOCKS // likewise
+    LOCKS.load(Relaxed) & (RWLOCKS | WATCHED | PROFILED) == RWLOCKS // likewise
+}
+
+/// Whether there is a profile, and the order validator does not watch.
+#[inline(always)]
+pub fn profiled() -> bool {
+    LOCKS.load(Relaxed) & (WATCHED | PROFILED) == PROFILED // likewise
+}
+
+/// There is a profile from now on, once it is decided whose the locks are.
+pub fn profile() {
+    LOCKS.fetch_or(PROFILED, Relaxed); // likewise
 }
 
 /// Whether all mutexes of ours inherit priority.

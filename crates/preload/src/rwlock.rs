@@ -368,7 +368,7 @@ impl Rwlock {
     /// Whether it is ours, and nobody wants to know what happens to it.
     #[inline(always)]
     fn is_plain(&self) -> bool {
-        self.shared.load(Relaxed) == 0 && policy::rwlocks_unwatched() && !watch::is_on() // likewise
+        self.shared.load(Relaxed) == 0 && policy::rwlocks_unwatched() // likewise
     }
 }
 

@@ -28,6 +28,8 @@ use lockyard_linux::{clock, events};
 pub use lockyard_profile::{Key, Mode};
 use lockyard_profile::{Profile, Report, Stack, Taken, Timed, Wait};
 
+use crate::policy;
+
 const STATS: &str = "LOCKYARD_STATS";
 const STATS_PID: &str = "LOCKYARD_STATS_PID";
 
@@ -238,6 +240,7 @@ pub fn start() {
             unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
             events::enable_marks(true);
             PROFILE.store(ptr::from_ref(profile).cast_mut(), Relaxed); // the program has one thread
+            policy::profile();
         }
         Ok(_) => {}
     }

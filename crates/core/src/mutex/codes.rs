@@ -3,7 +3,7 @@
 use super::{RawMutex, is_free};
 use crate::{
     osq,
-    platform::{Ordering::Relaxed, Platform, Word},
+    platform::{Ordering::Relaxed, Platform, TaskId, Word},
 };
 
 impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
@@ -12,6 +12,13 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     #[inline]
     pub fn lock_unless_mine(&self) -> bool {
         self.retake() || self.lock_unkept()
+    }
+
+    /// Takes the mutex if it is free and reserved for nobody, and the caller's number is
+    /// known.
+    #[inline(always)]
+    pub fn take_free(&self) -> bool {
+        TaskId::new(P::number()).is_some_and(|me| self.body.take(me))
     }
 
     /// [`RawMutex::lock_unless_mine`] after [`RawMutex::retake`].
@@ -26,14 +33,14 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         self.body.retake()
     }
 
-    /// Releases the mutex if it stays reserved for the caller: `false` also where the caller
-    /// does not hold it.
+    /// Releases the mutex if nobody has to be seen to: `false` also where the caller does
+    /// not hold it.
     ///
     /// # Safety
     /// As [`RawMutex::unlock_if_mine`].
     #[inline(always)]
-    pub unsafe fn unlock_kept(&self) -> bool {
-        P::keeps(self.body.address()) && self.body.release_kept()
+    pub unsafe fn unlock_at_once(&self) -> bool {
+        self.body.release_at_once()
     }
 
     /// Of its own, so that what stands in the caller's code is small.
@@ -49,8 +56,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// If the caller holds it, it has no guard of it any more.
     #[inline]
     pub unsafe fn unlock_if_mine(&self) -> bool {
-        let kept = P::keeps(self.body.address()) && self.body.release_kept();
-        kept || self.body.release_as(0) || self.body.unlock_slow()
+        self.body.release_at_once() || self.body.unlock_slow()
     }
 
     /// Makes the calling task the owner of a mutex that another locked and has left to

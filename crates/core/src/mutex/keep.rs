@@ -50,6 +50,14 @@ impl<P: Platform> Body<P> {
         }
     }
 
+    /// Releases the mutex if the front is covered, and keeps it reserved if it had best
+    /// stay so.
+    #[inline(always)]
+    pub(crate) fn release_at_once(&self) -> bool {
+        let kept = P::keeps(self.address());
+        self.release_as(if kept { KEPT } else { 0 })
+    }
+
     /// Takes the mutex if it is free, even if it is reserved.
     ///
     /// # Errors

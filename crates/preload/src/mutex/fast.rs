@@ -14,27 +14,36 @@ use crate::{next, policy, watch};
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let mutex = unsafe { &*mutex };
-    // What is reserved for the caller is ours.
-    if mutex.is_plain() && mutex.lock.retake() {
-        watch::took(mutex.key());
-        return 0;
+    match mutex.is_plain() && policy::plain() {
+        true if mutex.lock.retake() => 0,
+        true => lock_free(mutex),
+        false => lock_unkept(mutex),
     }
-    lock_unkept(mutex)
 }
 
-/// One that is not plain and reserved for the caller.
+/// One that is plain, and not reserved for the caller.
+#[inline(never)]
+extern "C" fn lock_free(mutex: &Mutex) -> c_int {
+    match mutex.lock.take_free() {
+        true => 0,
+        false => lock_unkept(mutex),
+    }
+}
+
+/// One that is not plain, or not free.
 #[inline(never)]
 extern "C" fn lock_unkept(mutex: &Mutex) -> c_int {
-    if !watch::is_on() {
-        let taken = match mutex.pi() {
-            Some(pi) => policy::unwatched() && pi.try_lock(),
-            None => policy::plain() && mutex.is_plain() && mutex.lock.lock_unkept(),
-        };
-        if taken {
-            return 0;
-        }
+    let taken = match mutex.pi() {
+        Some(pi) => policy::unwatched() && pi.try_lock(),
+        None if policy::plain() => mutex.is_plain() && mutex.lock.lock_unkept(),
+        // What is reserved for the caller is ours.
+        None => policy::profiled() && mutex.is_plain() && mutex.lock.retake(),
+    };
+    if !taken {
+        return lock_as_asked(mutex);
     }
-    lock_as_asked(mutex)
+    watch::took(mutex.key());
+    0
 }
 
 /// One that is watched, contended with priority inheritance, the caller's already, or the
@@ -56,14 +65,15 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let mutex = unsafe { &*mutex };
     let is_plain = mutex.is_plain() && mutex.is_once() && !watch::times_any();
+    // What the caller has is ours.
     // SAFETY: C has no guards.
-    if is_plain && unsafe { mutex.lock.unlock_kept() } {
-        return 0; // as above
+    match is_plain && unsafe { mutex.lock.unlock_at_once() } {
+        true => 0,
+        false => unlock_unkept(mutex),
     }
-    unlock_unkept(mutex)
 }
 
-/// One that is not plain, or does not stay reserved for the caller.
+/// One that is not plain, or is contended.
 #[inline(never)]
 extern "C" fn unlock_unkept(mutex: &Mutex) -> c_int {
     if mutex.is_once() && !watch::times_any() {
