@@ -110,6 +110,7 @@
 
 mod api;
 mod bias;
+mod codes;
 mod count;
 mod enter;
 mod keep;

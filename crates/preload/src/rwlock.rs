@@ -17,7 +17,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use libc::{EBUSY, EDEADLK, EPERM, ETIMEDOUT, clockid_t, pthread_rwlockattr_t, timespec};
+use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, clockid_t, pthread_rwlockattr_t, timespec};
 use lockyard_core::{Deadline, RawRwLock};
 use lockyard_linux::Linux;
 use lockyard_order::{
@@ -122,6 +122,9 @@ impl Rwlock {
         if self.lock.is_mine() {
             return EDEADLK;
         }
+        if self.lock.is_full() {
+            return EAGAIN;
+        }
         watch::waiting(self.key(Mode::Read), || {
             match self.is_recursive() {
                 true => self.lock.read_recursive(),
@@ -203,6 +206,7 @@ impl Rwlock {
         match unsafe { until.deadline() } {
             Err(error) => error,
             Ok(_) if self.lock.is_mine() => EDEADLK,
+            Ok(_) if mode == Mode::Read && self.lock.is_full() => EAGAIN,
             Ok(_) if watch::is_on() && self.try_in(mode) => 0,
             Ok(deadline) => watch::waiting(self.key(mode), || result(wait(deadline), ETIMEDOUT)),
         }
@@ -258,7 +262,11 @@ impl Rwlock {
     }
 
     fn read_if_free(&self) -> c_int {
-        self.seen_to(self.reader(), false, || result(self.try_read(), EBUSY))
+        self.seen_to(self.reader(), false, || match self.try_read() {
+            true => 0,
+            false if self.lock.is_full() => EAGAIN,
+            false => EBUSY,
+        })
     }
 
     fn write_if_free(&self) -> c_int {

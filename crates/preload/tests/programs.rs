@@ -180,6 +180,18 @@ fn a_policy_says_whose_locks_are() {
 }
 
 #[test]
+fn one_lock_too_many_is_told() {
+    let Some(program) = compiled(&["cc"], &["full.c"]) else {
+        return;
+    };
+    for kind in ["recursive", "writers-first"] {
+        let mut command = Command::new(&program);
+        let said = output(command.arg(kind).env("LD_PRELOAD", library()));
+        assert_eq!(said, "ok\n", "{kind}");
+    }
+}
+
+#[test]
 fn deadlocks_are_reported_before_they_happen() {
     let compiler = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror"];
     let Some(program) = compiled(&compiler, &["deadlock.c"]) else {
