@@ -20,6 +20,12 @@ static int time_out(void *unused)
 	return mtx_timedlock(&mutex, &at);
 }
 
+static int malformed_time(void *unused)
+{
+	(void)unused;
+	return mtx_timedlock(&mutex, &malformed);
+}
+
 static int told(int (*work)(void *))
 {
 	thrd_t thread;
@@ -42,6 +48,13 @@ static void c11_mutexes(void)
 		CODE(mtx_lock(&mutex), thrd_success);
 		CODE(told(try_it), thrd_busy);
 		CODE(told(time_out), thrd_timedout);
+		CODE(told(malformed_time), thrd_error);
+		if (recursive) {
+			CODE(mtx_lock(&mutex), thrd_success);
+			CODE(mtx_timedlock(&mutex, &past), thrd_success);
+			CODE(mtx_unlock(&mutex), thrd_success);
+			CODE(mtx_unlock(&mutex), thrd_success);
+		}
 		CODE(mtx_trylock(&mutex), recursive ? thrd_success : thrd_busy);
 		if (recursive)
 			CODE(mtx_unlock(&mutex), thrd_success);
@@ -75,13 +88,28 @@ static void c11_conditions(void)
 	CODE(mtx_lock(&mutex), thrd_success);
 	timespec_get(&at, TIME_UTC);
 	CODE(cnd_timedwait(&cond, &mutex, &at), thrd_timedout);
+	CODE(cnd_timedwait(&cond, &mutex, &malformed), thrd_error);
+	CODE(cnd_signal(&cond), thrd_success);
+	CODE(cnd_broadcast(&cond), thrd_success);
 	CODE(thrd_create(&thread, make_ready, NULL), thrd_success);
 	while (!ready)
 		CODE(cnd_wait(&cond, &mutex), thrd_success);
 	CODE(mtx_unlock(&mutex), thrd_success);
 	CODE(thrd_join(thread, NULL), thrd_success);
-	cnd_destroy(&cond);
+	CODE(mtx_lock(&mutex), thrd_success);
+	ready = 0;
+	at.tv_sec += 1000000;
+	CODE(thrd_create(&thread, make_ready, NULL), thrd_success);
+	while (!ready)
+		CODE(cnd_timedwait(&cond, &mutex, &at), thrd_success);
+	CODE(mtx_unlock(&mutex), thrd_success);
+	CODE(thrd_join(thread, NULL), thrd_success);
 	mtx_destroy(&mutex);
+	CODE(mtx_init(&mutex, mtx_plain | mtx_recursive), thrd_success);
+	CODE(cnd_wait(&cond, &mutex), thrd_error);
+	CODE(cnd_timedwait(&cond, &mutex, &past), thrd_error);
+	mtx_destroy(&mutex);
+	cnd_destroy(&cond);
 }
 
 void c11_cases(void)

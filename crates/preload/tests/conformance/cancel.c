@@ -1,4 +1,5 @@
 #include "cases.h"
+#include <threads.h>
 
 /* Waiters that are cancelled: their handlers run with the mutex locked. */
 
@@ -15,21 +16,36 @@ static void clean(void *unused)
 	CODE(pthread_mutex_unlock(&mutex), 0);
 }
 
-/* Takes one of what is ready. With a number, by a deadline far away. */
-static void *take(void *timed)
+/* How to wait: for ever, or until a moment far away. */
+enum { FOREVER, TIMED, BY_CLOCK, C11, C11_TIMED, WAYS };
+
+static int wait_by(long way)
 {
-	struct timespec at = in_ms(CLOCK_REALTIME, 0);
+	struct timespec at = in_ms(way == BY_CLOCK ? CLOCK_MONOTONIC : CLOCK_REALTIME, 0);
 
 	at.tv_sec += 1000000;
+	switch (way) {
+	case TIMED:
+		return pthread_cond_timedwait(&cond, &mutex, &at);
+	case BY_CLOCK:
+		return pthread_cond_clockwait(&cond, &mutex, CLOCK_MONOTONIC, &at);
+	case C11: /* which are made of the others, as their objects are */
+		return cnd_wait((cnd_t *)&cond, (mtx_t *)&mutex);
+	case C11_TIMED:
+		return cnd_timedwait((cnd_t *)&cond, (mtx_t *)&mutex, &at);
+	default:
+		return pthread_cond_wait(&cond, &mutex);
+	}
+}
+
+/* Takes one of what is ready. */
+static void *take(void *way)
+{
 	CODE(pthread_mutex_lock(&mutex), 0);
 	waiting++;
 	pthread_cleanup_push(clean, NULL);
-	while (!ready) {
-		if (timed)
-			CODE(pthread_cond_timedwait(&cond, &mutex, &at), 0);
-		else
-			CODE(pthread_cond_wait(&cond, &mutex), 0);
-	}
+	while (!ready)
+		CODE(wait_by((long)way), 0);
 	ready--;
 	took++;
 	waiting--;
@@ -60,13 +76,13 @@ static int was_cancelled(pthread_t thread)
 
 static void cancelled_while_it_waits(void)
 {
-	long timed;
+	long way;
 
-	for (timed = 0; timed < 2; timed++) {
+	for (way = FOREVER; way < WAYS; way++) {
 		pthread_t thread;
 
 		cleaned = 0;
-		thread = started(take, (void *)timed);
+		thread = started(take, (void *)way);
 		wait_for(&waiting, 1);
 		CODE(pthread_cancel(thread), 0);
 		EXPECT(was_cancelled(thread));
@@ -86,6 +102,54 @@ static void cancelled_where_processes_may_signal(void)
 	cancelled_while_it_waits();
 	CODE(pthread_cond_destroy(&cond), 0);
 	CODE(pthread_cond_init(&cond, NULL), 0);
+}
+
+static void cancelled_with_inheritance(void)
+{
+	pthread_mutexattr_t attributes;
+
+	CODE(pthread_mutexattr_init(&attributes), 0);
+	CODE(pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK), 0);
+	CODE(pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT), 0);
+	CODE(pthread_mutex_destroy(&mutex), 0);
+	CODE(pthread_mutex_init(&mutex, &attributes), 0);
+	cancelled_while_it_waits();
+	CODE(pthread_mutex_destroy(&mutex), 0);
+	CODE(pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_NONE), 0);
+	CODE(pthread_mutex_init(&mutex, &attributes), 0);
+}
+
+/* To wait for a mutex or an rwlock is no cancellation point: it is taken first. */
+static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+
+static void *take_all(void *unused)
+{
+	CODE(pthread_mutex_lock(&mutex), 0);
+	took++;
+	CODE(pthread_mutex_unlock(&mutex), 0);
+	CODE(pthread_rwlock_wrlock(&rwlock), 0);
+	took++;
+	CODE(pthread_rwlock_unlock(&rwlock), 0);
+	pthread_testcancel();
+	return unused;
+}
+
+static void not_cancelled_by_a_lock(void)
+{
+	pthread_t thread;
+
+	took = 0;
+	CODE(pthread_rwlock_rdlock(&rwlock), 0);
+	CODE(pthread_mutex_lock(&mutex), 0);
+	thread = started(take_all, NULL);
+	let_run();
+	CODE(pthread_cancel(thread), 0);
+	let_run();
+	CODE(pthread_mutex_unlock(&mutex), 0);
+	let_run();
+	CODE(pthread_rwlock_unlock(&rwlock), 0);
+	EXPECT(was_cancelled(thread));
+	EXPECT(took == 2);
 }
 
 /* It wakes while another has the mutex, and cannot go on before that unlocks. */
@@ -193,6 +257,8 @@ void cancel_cases(void)
 {
 	RUN(cancelled_while_it_waits);
 	RUN(cancelled_where_processes_may_signal);
+	RUN(cancelled_with_inheritance);
+	RUN(not_cancelled_by_a_lock);
 	RUN(cancelled_with_the_mutex_locked);
 	RUN(cancelled_before_it_waits);
 	RUN(not_cancelled_where_it_may_not);

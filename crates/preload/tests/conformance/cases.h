@@ -4,6 +4,7 @@
 #define CASES_H
 
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

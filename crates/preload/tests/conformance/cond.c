@@ -139,18 +139,20 @@ static void cond_deadlines(void)
 	int kind, i;
 
 	for (kind = PTHREAD_MUTEX_NORMAL; kind <= PTHREAD_MUTEX_ERRORCHECK; kind++) {
-		for (i = 0; i < 2; i++) {
+		for (i = 0; i < 4; i++) {
 			struct shared shared;
 			struct timespec at;
 
-			set_up(&shared, kind, PTHREAD_PRIO_NONE, clocks[i]);
+			set_up(&shared, kind, i / 2 ? PTHREAD_PRIO_INHERIT : PTHREAD_PRIO_NONE, clocks[i % 2]);
 			CODE(pthread_mutex_lock(&shared.mutex), 0);
-			at = in_ms(clocks[i], 5);
+			at = in_ms(clocks[i % 2], 5);
 			CODE(pthread_cond_timedwait(&shared.cond, &shared.mutex, &at), ETIMEDOUT);
-			EXPECT(has_passed(clocks[i], at));
-			at = in_ms(clocks[!i], 5);
-			CODE(pthread_cond_clockwait(&shared.cond, &shared.mutex, clocks[!i], &at), ETIMEDOUT);
-			EXPECT(has_passed(clocks[!i], at));
+			EXPECT(has_passed(clocks[i % 2], at));
+			at = in_ms(clocks[!(i % 2)], 5);
+			CODE(pthread_cond_clockwait(&shared.cond, &shared.mutex, clocks[!(i % 2)], &at), ETIMEDOUT);
+			EXPECT(has_passed(clocks[!(i % 2)], at));
+			CODE(pthread_cond_clockwait(&shared.cond, &shared.mutex, CLOCK_REALTIME, &malformed), EINVAL);
+			CODE(pthread_cond_clockwait(&shared.cond, &shared.mutex, CLOCK_MONOTONIC, &negative), EINVAL);
 			CODE(pthread_cond_timedwait(&shared.cond, &shared.mutex, &past), ETIMEDOUT);
 			CODE(pthread_cond_timedwait(&shared.cond, &shared.mutex, &malformed), EINVAL);
 			CODE(pthread_cond_timedwait(&shared.cond, &shared.mutex, &negative), EINVAL);
@@ -201,8 +203,41 @@ static void cond_not_the_owner(void)
 		set_up(&shared, kind, PTHREAD_PRIO_NONE, CLOCK_REALTIME);
 		CODE(pthread_cond_wait(&shared.cond, &shared.mutex), EPERM);
 		CODE(pthread_cond_timedwait(&shared.cond, &shared.mutex, &past), EPERM);
+		CODE(pthread_cond_clockwait(&shared.cond, &shared.mutex, CLOCK_MONOTONIC, &past), EPERM);
 		take_down(&shared);
 	}
+}
+
+/* The owner of a robust mutex ends after it has woken who waits with that. */
+static void *signal_and_leave(void *argument)
+{
+	struct shared *shared = argument;
+
+	CODE(pthread_mutex_lock(&shared->mutex), 0);
+	shared->ready = 1;
+	CODE(pthread_cond_signal(&shared->cond), 0);
+	return NULL;
+}
+
+static void cond_owner_died(void)
+{
+	struct shared shared = { .cond = PTHREAD_COND_INITIALIZER };
+	pthread_mutexattr_t robust;
+	pthread_t other;
+	int code = 0;
+
+	CODE(pthread_mutexattr_init(&robust), 0);
+	CODE(pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST), 0);
+	CODE(pthread_mutex_init(&shared.mutex, &robust), 0);
+	CODE(pthread_mutex_lock(&shared.mutex), 0);
+	other = started(signal_and_leave, &shared);
+	while (!shared.ready && code == 0)
+		code = pthread_cond_wait(&shared.cond, &shared.mutex);
+	EXPECT(code == EOWNERDEAD);
+	CODE(pthread_mutex_consistent(&shared.mutex), 0);
+	CODE(pthread_mutex_unlock(&shared.mutex), 0);
+	CODE(pthread_join(other, NULL), 0);
+	take_down(&shared);
 }
 
 /* As soon as all waiters are woken, it may be destroyed, and its memory be gone. */
@@ -314,6 +349,7 @@ void cond_cases(void)
 	RUN(cond_deadlines);
 	RUN(cond_woken_before_the_deadline);
 	RUN(cond_not_the_owner);
+	RUN(cond_owner_died);
 	RUN(gone_after_broadcast);
 	RUN(gone_after_signal);
 	RUN(cond_shared_by_processes);

@@ -100,6 +100,28 @@ static void mutex_attributes(void)
 	for (kind = NORMAL; kind <= ERRORCHECK; kind++) {
 		init(&mutex, kind, PTHREAD_PRIO_INHERIT, 0, 0);
 		codes(&mutex, kind, 1);
+		init(&mutex, kind, PTHREAD_PRIO_INHERIT, PTHREAD_PROCESS_SHARED, 0);
+		codes(&mutex, kind, 1);
+	}
+}
+
+/* POSIX leaves it open, but it is told. */
+static void mutex_destroyed(void)
+{
+	int kind, protocol;
+
+	for (protocol = PTHREAD_PRIO_NONE; protocol <= PTHREAD_PRIO_INHERIT; protocol++) {
+		for (kind = NORMAL; kind <= ERRORCHECK; kind++) {
+			pthread_mutex_t mutex;
+
+			init(&mutex, kind, protocol, 0, 0);
+			CODE(pthread_mutex_destroy(&mutex), 0);
+			CODE(pthread_mutex_lock(&mutex), EINVAL);
+			CODE(pthread_mutex_trylock(&mutex), EINVAL);
+			CODE(pthread_mutex_timedlock(&mutex, &past), EINVAL);
+			CODE(pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &past), EINVAL);
+			CODE(pthread_mutex_unlock(&mutex), EINVAL);
+		}
 	}
 }
 
@@ -115,37 +137,57 @@ static void mutex_deadlines(void)
 		CODE(pthread_mutex_timedlock(&mutex, &malformed), 0);
 		CODE(pthread_mutex_timedlock(&mutex, &malformed), EDEADLK);
 		CODE(pthread_mutex_unlock(&mutex), 0);
+		CODE(pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &negative), 0);
+		CODE(pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &negative), EDEADLK);
+		CODE(pthread_mutex_unlock(&mutex), 0);
 		CODE(pthread_mutex_clocklock(&mutex, CLOCK_PROCESS_CPUTIME_ID, &past), EINVAL);
+		CODE(pthread_mutex_destroy(&mutex), 0);
+		init(&mutex, RECURSIVE, protocol, 0, 0);
+		CODE(pthread_mutex_clocklock(&mutex, CLOCK_REALTIME, &malformed), 0);
+		CODE(pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &malformed), 0);
+		CODE(pthread_mutex_clocklock(&mutex, CLOCK_THREAD_CPUTIME_ID, &past), EINVAL);
+		CODE(pthread_mutex_unlock(&mutex), 0);
+		CODE(pthread_mutex_unlock(&mutex), 0);
+		CODE(pthread_mutex_unlock(&mutex), EPERM);
 		CODE(pthread_mutex_destroy(&mutex), 0);
 	}
 }
 
-static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
-
-static void *time_out(void *unused)
+static void *time_out(void *held)
 {
 	static const clockid_t clocks[] = { CLOCK_REALTIME, CLOCK_MONOTONIC };
 	int i;
 
-	(void)unused;
 	for (i = 0; i < 2; i++) {
 		struct timespec at = in_ms(clocks[i], 5);
 
-		CODE(pthread_mutex_clocklock(&held, clocks[i], &at), ETIMEDOUT);
+		CODE(pthread_mutex_clocklock(held, clocks[i], &at), ETIMEDOUT);
 		EXPECT(has_passed(clocks[i], at));
-		CODE(pthread_mutex_clocklock(&held, clocks[i], &past), ETIMEDOUT);
-		CODE(pthread_mutex_clocklock(&held, clocks[i], &malformed), EINVAL);
-		CODE(pthread_mutex_clocklock(&held, clocks[i], &negative), EINVAL);
+		CODE(pthread_mutex_clocklock(held, clocks[i], &past), ETIMEDOUT);
+		CODE(pthread_mutex_clocklock(held, clocks[i], &malformed), EINVAL);
+		CODE(pthread_mutex_clocklock(held, clocks[i], &negative), EINVAL);
 	}
-	CODE(pthread_mutex_timedlock(&held, &malformed), EINVAL);
+	CODE(pthread_mutex_clocklock(held, CLOCK_PROCESS_CPUTIME_ID, &past), EINVAL);
+	CODE(pthread_mutex_timedlock(held, &malformed), EINVAL);
+	CODE(pthread_mutex_timedlock(held, &negative), EINVAL);
 	return NULL;
 }
 
 static void mutex_timeouts(void)
 {
-	CODE(pthread_mutex_lock(&held), 0);
-	elsewhere(time_out, NULL);
-	CODE(pthread_mutex_unlock(&held), 0);
+	int kind, protocol;
+
+	for (protocol = PTHREAD_PRIO_NONE; protocol <= PTHREAD_PRIO_INHERIT; protocol++) {
+		for (kind = NORMAL; kind <= ADAPTIVE; kind++) {
+			pthread_mutex_t held;
+
+			init(&held, kind, protocol, 0, 0);
+			CODE(pthread_mutex_lock(&held), 0);
+			elsewhere(time_out, &held);
+			CODE(pthread_mutex_unlock(&held), 0);
+			CODE(pthread_mutex_destroy(&held), 0);
+		}
+	}
 }
 
 /* Who waits with others' mutexes behind it asks the kernel what it has, and is told no;
@@ -333,12 +375,25 @@ static void mutex_robust(void)
 	init(&mutex, NORMAL, PTHREAD_PRIO_NONE, 0, PTHREAD_MUTEX_ROBUST);
 	CODE(told(lock, &mutex), 0);
 	CODE(pthread_mutex_lock(&mutex), EOWNERDEAD);
+	CODE(told(trylock, &mutex), EBUSY);
+	CODE(pthread_mutex_consistent(&mutex), 0);
+	CODE(pthread_mutex_consistent(&mutex), EINVAL);
+	CODE(told(unlock, &mutex), EPERM);
+	CODE(pthread_mutex_unlock(&mutex), 0);
+	CODE(pthread_mutex_consistent(&mutex), EINVAL);
+	CODE(told(lock, &mutex), 0);
+	CODE(pthread_mutex_timedlock(&mutex, &past), EOWNERDEAD);
+	CODE(pthread_mutex_consistent(&mutex), 0);
+	CODE(pthread_mutex_unlock(&mutex), 0);
+	CODE(told(lock, &mutex), 0);
+	CODE(pthread_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &past), EOWNERDEAD);
 	CODE(pthread_mutex_consistent(&mutex), 0);
 	CODE(pthread_mutex_unlock(&mutex), 0);
 	CODE(told(lock, &mutex), 0);
 	CODE(pthread_mutex_trylock(&mutex), EOWNERDEAD);
 	CODE(pthread_mutex_unlock(&mutex), 0);
 	CODE(pthread_mutex_lock(&mutex), ENOTRECOVERABLE);
+	CODE(pthread_mutex_trylock(&mutex), ENOTRECOVERABLE);
 	CODE(pthread_mutex_destroy(&mutex), 0);
 }
 
@@ -346,7 +401,7 @@ static void mutex_ceiling(void)
 {
 	pthread_mutexattr_t attributes;
 	pthread_mutex_t mutex;
-	int ceiling = 0;
+	int protocol, ceiling = 0;
 
 	CODE(pthread_mutexattr_init(&attributes), 0);
 	CODE(pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_PROTECT), 0);
@@ -354,10 +409,40 @@ static void mutex_ceiling(void)
 	CODE(pthread_mutex_init(&mutex, &attributes), 0);
 	CODE(pthread_mutex_getprioceiling(&mutex, &ceiling), 0);
 	EXPECT(ceiling == 7);
+	CODE(pthread_mutex_setprioceiling(&mutex, 9, &ceiling), 0);
+	EXPECT(ceiling == 7);
+	CODE(pthread_mutex_setprioceiling(&mutex, 1000, &ceiling), EINVAL);
+	CODE(pthread_mutex_setprioceiling(&mutex, -1, &ceiling), EINVAL);
+	CODE(pthread_mutex_setprioceiling(&mutex, 8, &ceiling), 0);
+	CODE(pthread_mutex_getprioceiling(&mutex, &ceiling), 0);
+	EXPECT(ceiling == 8);
+	CODE(pthread_mutex_consistent(&mutex), EINVAL);
 	CODE(pthread_mutex_destroy(&mutex), 0);
-	CODE(pthread_mutex_init(&mutex, NULL), 0);
-	CODE(pthread_mutex_getprioceiling(&mutex, &ceiling), EINVAL);
-	CODE(pthread_mutex_setprioceiling(&mutex, 8, &ceiling), EINVAL);
+	for (protocol = PTHREAD_PRIO_NONE; protocol <= PTHREAD_PRIO_INHERIT; protocol++) {
+		init(&mutex, NORMAL, protocol, 0, 0);
+		CODE(pthread_mutex_getprioceiling(&mutex, &ceiling), EINVAL);
+		CODE(pthread_mutex_setprioceiling(&mutex, 8, &ceiling), EINVAL);
+		EXPECT(ceiling == 8);
+		CODE(pthread_mutex_destroy(&mutex), 0);
+	}
+}
+
+/* By the names of functions that older programs were linked against, where there are any. */
+static void mutex_old_names(void)
+{
+	static const char *names[] = { "__pthread_mutex_lock", "__pthread_mutex_trylock", "__pthread_mutex_unlock" };
+	static const int codes[] = { EDEADLK, EBUSY, 0, EPERM };
+	pthread_mutex_t mutex;
+	int i;
+
+	init(&mutex, ERRORCHECK, PTHREAD_PRIO_NONE, 0, 0);
+	CODE(pthread_mutex_lock(&mutex), 0);
+	for (i = 0; i < 3; i++) {
+		int (*function)(pthread_mutex_t *) = (int (*)(pthread_mutex_t *))dlsym(RTLD_DEFAULT, names[i]);
+
+		CODE((function ? function : i == 2 ? pthread_mutex_unlock : i ? pthread_mutex_trylock : pthread_mutex_lock)(&mutex), codes[i]);
+	}
+	CODE(pthread_mutex_unlock(&mutex), codes[i]);
 	CODE(pthread_mutex_destroy(&mutex), 0);
 }
 
@@ -390,6 +475,7 @@ void mutex_cases(void)
 {
 	RUN(mutex_static_initialisers);
 	RUN(mutex_attributes);
+	RUN(mutex_destroyed);
 	RUN(mutex_deadlines);
 	RUN(mutex_timeouts);
 	RUN(mutex_leaves_errno);
@@ -399,5 +485,6 @@ void mutex_cases(void)
 	RUN(gone_after_unlock);
 	RUN(mutex_robust);
 	RUN(mutex_ceiling);
+	RUN(mutex_old_names);
 	RUN(mutex_shared_by_processes);
 }

@@ -95,6 +95,14 @@ static void codes(pthread_rwlock_t *rwlock)
 
 	CODE(pthread_rwlock_timedwrlock(rwlock, &past), 0);
 	CODE(pthread_rwlock_unlock(rwlock), 0);
+	CODE(pthread_rwlock_clockwrlock(rwlock, CLOCK_MONOTONIC, &past), 0);
+	CODE(pthread_rwlock_unlock(rwlock), 0);
+	CODE(pthread_rwlock_clockrdlock(rwlock, CLOCK_MONOTONIC, &past), 0);
+	CODE(pthread_rwlock_unlock(rwlock), 0);
+	CODE(pthread_rwlock_timedrdlock(rwlock, &malformed), EINVAL);
+	CODE(pthread_rwlock_timedwrlock(rwlock, &negative), EINVAL);
+	CODE(pthread_rwlock_clockrdlock(rwlock, CLOCK_MONOTONIC, &negative), EINVAL);
+	CODE(pthread_rwlock_clockwrlock(rwlock, CLOCK_MONOTONIC, &malformed), EINVAL);
 	CODE(pthread_rwlock_clockwrlock(rwlock, CLOCK_PROCESS_CPUTIME_ID, &past), EINVAL);
 	CODE(pthread_rwlock_clockrdlock(rwlock, CLOCK_PROCESS_CPUTIME_ID, &past), EINVAL);
 	CODE(pthread_rwlock_destroy(rwlock), 0);
