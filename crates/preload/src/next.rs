@@ -81,6 +81,7 @@ functions! {
     pthread_rwlock_timedwrlock(rwlock: *mut Rwlock, at: *const timespec);
     pthread_rwlock_clockwrlock(rwlock: *mut Rwlock, clock: clockid_t, at: *const timespec);
     pthread_rwlock_unlock(rwlock: *mut Rwlock);
+    _exit(status: c_int);
     mtx_init(mutex: *mut Mutex, kind: c_int);
     mtx_lock(mutex: *mut Mutex);
     mtx_trylock(mutex: *mut Mutex);

@@ -18,7 +18,7 @@ use std::{
     process, ptr,
     sync::{
         OnceLock,
-        atomic::{AtomicPtr, Ordering::Relaxed},
+        atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed},
     },
     time::Instant,
 };
@@ -28,7 +28,7 @@ use lockyard_linux::{clock, events};
 pub use lockyard_profile::{Key, Mode};
 use lockyard_profile::{Profile, Report, Stack, Taken, Timed, Wait};
 
-use crate::policy;
+use crate::{next, policy};
 
 const STATS: &str = "LOCKYARD_STATS";
 const STATS_PID: &str = "LOCKYARD_STATS_PID";
@@ -36,13 +36,14 @@ const STATS_PID: &str = "LOCKYARD_STATS_PID";
 /// Null while nobody watches.
 static PROFILE: AtomicPtr<Profile> = AtomicPtr::new(ptr::null_mut());
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
-
 /// What was asked for when the program began, which may change its environment.
 struct Settings {
     /// Empty: standard error.
     file: OsString,
     /// The process that the file is for.
     pid: Option<u32>,
+    /// The process whose profile it is. A child of `vfork`, in its parent's memory, is another.
+    process: AtomicU32,
     began: Instant,
     /// Where this library is loaded: its frames are of no interest.
     own: Range<usize>,
@@ -229,6 +230,7 @@ pub fn start() {
     let settings = Settings {
         file,
         pid,
+        process: AtomicU32::new(process::id()),
         began: Instant::now(),
         own: own_range(),
     };
@@ -236,8 +238,11 @@ pub fn start() {
         Err(error) => complain("no profile", &error),
         Ok(profile) if SETTINGS.set(settings).is_ok() => {
             stack(); // what finds stacks is bound now, not inside a lock
-            // SAFETY: the handler is a function of this library, which stays loaded.
-            unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
+            // SAFETY: the handlers are functions of this library, which stays loaded.
+            unsafe {
+                libc::pthread_atfork(None, None, Some(after_fork_in_child));
+                at_quick_exit(report);
+            }
             events::enable_marks(true);
             PROFILE.store(ptr::from_ref(profile).cast_mut(), Relaxed); // the program has one thread
             policy::profile();
@@ -246,7 +251,15 @@ pub fn start() {
     }
 }
 
+unsafe extern "C" {
+    /// The C library's: what is called by `quick_exit`, the latest first.
+    fn at_quick_exit(function: extern "C" fn()) -> c_int;
+}
+
 extern "C" fn after_fork_in_child() {
+    if let Some(settings) = SETTINGS.get() {
+        settings.process.store(process::id(), Relaxed); // the child has one thread
+    }
     MINE.with(|mine| {
         mine.holds.iter().for_each(|hold| hold.set(None));
         mine.count.set(0);
@@ -254,11 +267,17 @@ extern "C" fn after_fork_in_child() {
     told(|profile, _| profile.clear());
 }
 
-/// Ends the watch and reports, when the program ends by `exit` or by returning from `main`.
+/// Ends the watch and reports, when the program ends.
 extern "C" fn report() {
+    let Some(settings) = SETTINGS.get() else {
+        return;
+    };
+    if settings.process.load(Relaxed) != process::id() {
+        return;
+    }
     let profile = PROFILE.swap(ptr::null_mut(), Relaxed);
     // SAFETY: it is null or what `Profile::map` returned, which is there for ever.
-    let (Some(profile), Some(settings)) = (unsafe { profile.as_ref() }, SETTINGS.get()) else {
+    let Some(profile) = (unsafe { profile.as_ref() }) else {
         return;
     };
     let report = Report::new(profile, settings.began.elapsed());
@@ -277,6 +296,21 @@ extern "C" fn report() {
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static REPORT: extern "C" fn() = report;
+
+/// Also ends the program, without what `exit` calls. A signal handler may: then the report is
+/// made wherever that has interrupted the thread, which is why it takes no lock of ours.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(status: c_int) -> ! {
+    report();
+    // SAFETY: it has no clause.
+    unsafe { next::_exit(status) };
+    process::abort()
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn _Exit(status: c_int) -> ! {
+    _exit(status)
+}
 
 fn write(report: &Report, settings: &Settings) -> io::Result<()> {
     let mut file = settings.file.clone();

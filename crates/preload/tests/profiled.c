@@ -102,6 +102,14 @@ int main(int argc, char **argv)
 			take_hot();
 		exit(0);
 	}
+	if (argc > 1 && !strcmp(argv[1], "vfork") && vfork() == 0)
+		_exit(0); /* in its parent's memory */
 	wait(NULL);
+	if (argc > 1 && !strcmp(argv[1], "_exit"))
+		_exit(0);
+	if (argc > 1 && !strcmp(argv[1], "_Exit"))
+		_Exit(0);
+	if (argc > 1 && !strcmp(argv[1], "quick_exit"))
+		quick_exit(0);
 	return 0;
 }

@@ -374,6 +374,20 @@ fn a_profile_counts_exactly_and_names_the_lines() {
 }
 
 #[test]
+fn a_program_is_profiled_however_it_ends() {
+    let Some(program) = known() else {
+        return;
+    };
+    for end in ["_exit", "_Exit", "quick_exit", "vfork"] {
+        let (directory, [json, _]) = profiled(program, &[end], &format!("profiled-{end}"));
+        let profile: Value = serde_json::from_str(&json).expect("it is JSON");
+        assert_eq!(lock(&profile, "hot", "mutex").0, 4 * 5000, "{end}");
+        let files = fs::read_dir(directory).expect("it is there");
+        assert_eq!(files.count(), 2, "{end}: none but its own");
+    }
+}
+
+#[test]
 fn a_child_has_a_profile_of_its_own() {
     let Some(program) = known() else {
         return;
