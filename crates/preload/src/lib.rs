@@ -17,6 +17,7 @@ mod ordered;
 mod policy;
 mod rwlock;
 mod time;
+mod versions;
 mod watch;
 
 use std::ffi::c_int;

@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use crate::{layout, ordered};
+use crate::{layout, ordered, versions};
 
 const MUTEX: &CStr = c"LOCKYARD_MUTEX";
 const RWLOCK: &CStr = c"LOCKYARD_RWLOCK";
@@ -89,13 +89,20 @@ pub fn watched() -> bool {
 /// Looks at the C library and the environment, at the first call of any function here: the
 /// allocator or some library's constructor may be first.
 ///
-/// It looks at the version first. To look further the C library may allocate, and so call
+/// It looks at the versions first. To look further the C library may allocate, and so call
 /// this again: then the version decides.
 #[cold]
 fn decide() -> u32 {
     let mut unknown = layout::check_version();
     if unknown.is_ok() {
-        LOCKS.store(DECIDED | asked(), Relaxed); // it tells no more than itself
+        let mut locks = asked();
+        if versions::put_back() && locks & MUTEXES != 0 {
+            locks &= !(MUTEXES | INHERIT);
+            layout::say(&[
+                b"mutexes stay the C library's: some object here was linked before glibc 2.3.2",
+            ]);
+        }
+        LOCKS.store(DECIDED | locks, Relaxed); // it tells no more than itself
         unknown = layout::check_objects();
     }
     if let Err(why) = &unknown {

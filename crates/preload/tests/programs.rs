@@ -179,6 +179,26 @@ fn a_policy_says_whose_locks_are() {
     assert_eq!(stderr, line);
 }
 
+/// On x86-64 alone, and in the C library's condition variable: that is 8 bytes.
+#[test]
+fn old_condition_variables_are_the_c_librarys() {
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    for binding in ["-Wl,-z,now,-z,relro", "-Wl,-z,lazy"] {
+        let Some(program) = compiled(&["cc", binding], &["old.c"]) else {
+            return;
+        };
+        let theirs = output(&mut Command::new(&program));
+        let [ours, said] = outputs(Command::new(&program).env("LD_PRELOAD", library()));
+        assert_eq!(theirs, "woken 2, nothing overwritten\n", "{binding}");
+        assert_eq!(ours, theirs, "{binding}");
+        let line = "lockyard: mutexes stay the C library's: some object here was linked before \
+                    glibc 2.3.2\n";
+        assert_eq!(said, line, "{binding}");
+    }
+}
+
 #[test]
 fn one_lock_too_many_is_told() {
     let Some(program) = compiled(&["cc"], &["full.c"]) else {
