@@ -11,7 +11,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// already.
     #[inline]
     pub fn lock_unless_mine(&self) -> bool {
-        self.retake() || self.lock_unkept()
+        self.retake() || self.body.take(P::me()) || self.wait_unless_mine()
     }
 
     /// Takes the mutex if it is free and reserved for nobody, and the caller's number is
@@ -21,10 +21,10 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         TaskId::new(P::number()).is_some_and(|me| self.body.take(me))
     }
 
-    /// [`RawMutex::lock_unless_mine`] after [`RawMutex::retake`].
+    /// [`RawMutex::lock_unless_mine`] after [`RawMutex::retake`] and [`RawMutex::take_free`].
     #[inline(always)]
-    pub fn lock_unkept(&self) -> bool {
-        self.body.take(P::me()) || self.wait_unless_mine()
+    pub fn lock_not_free(&self) -> bool {
+        P::number() == 0 && self.body.take(P::me()) || self.wait_unless_mine()
     }
 
     /// Takes the mutex if it is reserved for the caller.
@@ -41,6 +41,15 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     #[inline(always)]
     pub unsafe fn unlock_at_once(&self) -> bool {
         self.body.release_at_once()
+    }
+
+    /// [`RawMutex::unlock_if_mine`] after [`RawMutex::unlock_at_once`].
+    ///
+    /// # Safety
+    /// As [`RawMutex::unlock_if_mine`].
+    #[inline(always)]
+    pub unsafe fn unlock_not_at_once(&self) -> bool {
+        self.body.unlock_slow()
     }
 
     /// Of its own, so that what stands in the caller's code is small.

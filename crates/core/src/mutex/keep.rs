@@ -54,8 +54,10 @@ impl<P: Platform> Body<P> {
     /// stay so.
     #[inline(always)]
     pub(crate) fn release_at_once(&self) -> bool {
-        let kept = P::keeps(self.address());
-        self.release_as(if kept { KEPT } else { 0 })
+        match P::keeps(self.address()) {
+            true => self.release_kept(),
+            false => self.release_as(0),
+        }
     }
 
     /// Takes the mutex if it is free, even if it is reserved.

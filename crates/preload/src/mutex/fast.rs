@@ -17,7 +17,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
     match mutex.is_plain() && policy::plain() {
         true if mutex.lock.retake() => 0,
         true => lock_free(mutex),
-        false => lock_unkept(mutex),
+        false => lock_not_plain(mutex),
     }
 }
 
@@ -26,16 +26,24 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
 extern "C" fn lock_free(mutex: &Mutex) -> c_int {
     match mutex.lock.take_free() {
         true => 0,
-        false => lock_unkept(mutex),
+        false => lock_not_free(mutex),
     }
 }
 
-/// One that is not plain, or not free.
+/// One that is plain, and not free.
 #[inline(never)]
-extern "C" fn lock_unkept(mutex: &Mutex) -> c_int {
+extern "C" fn lock_not_free(mutex: &Mutex) -> c_int {
+    match mutex.lock.lock_not_free() {
+        true => 0,
+        false => lock_as_asked(mutex),
+    }
+}
+
+/// One that is not plain.
+#[inline(never)]
+extern "C" fn lock_not_plain(mutex: &Mutex) -> c_int {
     let taken = match mutex.pi() {
         Some(pi) => policy::unwatched() && pi.try_lock(),
-        None if policy::plain() => mutex.is_plain() && mutex.lock.lock_unkept(),
         // What is reserved for the caller is ours.
         None => policy::profiled() && mutex.is_plain() && mutex.lock.retake(),
     };
@@ -67,25 +75,32 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     let is_plain = mutex.is_plain() && mutex.is_once() && !watch::times_any();
     // What the caller has is ours.
     // SAFETY: C has no guards.
-    match is_plain && unsafe { mutex.lock.unlock_at_once() } {
-        true => 0,
-        false => unlock_unkept(mutex),
+    let unlocked = is_plain && unsafe { mutex.lock.unlock_at_once() };
+    match is_plain {
+        true if unlocked => 0,
+        true => unlock_not_at_once(mutex),
+        false => unlock_not_plain(mutex),
     }
 }
 
-/// One that is not plain, or is contended.
+/// One that is plain, and is waited for, or not the caller's.
 #[inline(never)]
-extern "C" fn unlock_unkept(mutex: &Mutex) -> c_int {
-    if mutex.is_once() && !watch::times_any() {
-        let unlocked = match mutex.pi() {
-            Some(pi) => policy::unwatched() && pi.unlock_if_mine(),
-            None => policy::plain() && mutex.is_plain() && Lock::unlock_if_mine(&mutex.lock),
-        };
-        if unlocked {
-            return 0;
-        }
+extern "C" fn unlock_not_at_once(mutex: &Mutex) -> c_int {
+    // SAFETY: C has no guards.
+    match unsafe { mutex.lock.unlock_not_at_once() } {
+        true => 0,
+        false => unlock_as_asked(mutex),
     }
-    unlock_as_asked(mutex)
+}
+
+/// One that is not plain, that the caller has locked again, or whose hold is timed.
+#[inline(never)]
+extern "C" fn unlock_not_plain(mutex: &Mutex) -> c_int {
+    let pi = || mutex.pi().filter(|_| policy::unwatched());
+    match mutex.is_once() && pi().is_some_and(Lock::unlock_if_mine) {
+        true => 0,
+        false => unlock_as_asked(mutex),
+    }
 }
 
 /// One that is watched, locked again, not the caller's, or the C library's.
