@@ -253,15 +253,16 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         unchanged: impl FnOnce() -> bool,
         deadline: Option<Deadline>,
     ) -> Waited {
-        let me = P::me();
-        let place = Place::new(me, 0);
-        let node = place.node::<P>();
+        let place = Place::new(P::me(), 0);
+        let mine = P::mine();
+        let node = &mine.futex[0];
         node.begin(true);
-        if !self.enqueue(place, key, waiter, unchanged) {
+        if !self.enqueue(place, node, key, waiter, unchanged) {
             return Waited::Changed;
         }
-        glance::<P>(me, &node.state, |state| state == WOKEN); // who was told acquires below
-        self.make_room(place);
+        // Who was told acquires below.
+        glance::<P>(&mine.glances, &node.state, |state| state == WOKEN);
+        self.make_room(node);
         loop {
             // (F1) Acquire pairs with the waker's Release: what it did before.
             let state = node.state.load(Acquire);
@@ -295,12 +296,13 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         stop: impl Fn() -> bool,
         deadline: Option<Deadline>,
     ) -> bool {
-        let me = P::me();
-        P::task(me).futex[0].begin(false);
-        self.enqueue(Place::new(me, 0), key, waiter, || true);
+        let place = Place::new(P::me(), 0);
+        let node = place.node();
+        node.begin(false);
+        self.enqueue(place, node, key, waiter, || true);
         release();
-        self.park(me, 1, stop, deadline);
-        self.end(Place::new(me, 0))
+        self.park(1, stop, deadline);
+        self.end(place)
     }
 
     /// [`Self::wait`] for the first of several keys, [`WORDS`] at most, that is woken;
@@ -323,11 +325,13 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         let me = P::me();
         let nodes = &P::task(me).futex[..words];
         nodes.iter().for_each(|node| node.begin(false));
-        let stands =
-            |(index, key)| self.enqueue(Place::new(me, index), key, waiter, || unchanged(index));
+        let stands = |(index, key)| {
+            let place = Place::new(me, index);
+            self.enqueue(place, &nodes[index], key, waiter, || unchanged(index))
+        };
         let changed = keys.iter().enumerate().position(|each| !stands(each));
         if changed.is_none() {
-            self.park(me, words, || false, deadline);
+            self.park(words, || false, deadline);
         }
         let mut woken = 0;
         for index in 0..changed.unwrap_or(words) {
@@ -346,6 +350,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
     fn enqueue(
         &self,
         place: Place,
+        node: &Node<P>,
         key: &Key,
         waiter: Waiter,
         unchanged: impl FnOnce() -> bool,
@@ -355,7 +360,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
             P::fence(); // (A) full barrier, pairs with wake's
             let waits = unchanged();
             match waits {
-                true => queue.push(place, key, waiter),
+                true => queue.push(place, node, key, waiter),
                 false => queue.uncount_one(),
             }
             waits
@@ -364,12 +369,13 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
 
     /// Parks until a waker has told one of the caller's so many nodes, until the deadline
     /// or until `stop`; with a glance before for one that comes at once.
-    fn park(&self, me: TaskId, words: usize, stop: impl Fn() -> bool, deadline: Option<Deadline>) {
-        let state = |index| &Place::new(me, index).node::<P>().state;
+    fn park(&self, words: usize, stop: impl Fn() -> bool, deadline: Option<Deadline>) {
+        let mine = P::mine();
+        let nodes = &mine.futex[..words];
         let told = |state| state == WOKEN;
-        glance::<P>(me, state(0), told); // who was told acquires in `end`
-        self.make_room(Place::new(me, 0));
-        while !(0..words).any(|index| told(state(index).load(Relaxed))) && !stop() {
+        glance::<P>(&mine.glances, &nodes[0].state, told); // who was told acquires in `end`
+        self.make_room(&nodes[0]);
+        while !nodes.iter().any(|node| told(node.state.load(Relaxed))) && !stop() {
             P::event(Event::Parked);
             if P::park(deadline) == Woken::TimedOut {
                 return;
@@ -425,6 +431,8 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
     /// common with `bitset`. Returns how many.
     #[inline]
     pub fn wake(&self, key: &Key, most: u32, bitset: NonZeroU32) -> u32 {
+        // While the barrier waits for the line of the word.
+        P::fetch_ahead(|| self.queue(key, self.depth()).about_to_take());
         P::fence(); // (B) full barrier, pairs with wait's and requeue's
         if self.is_empty(key) {
             return 0;

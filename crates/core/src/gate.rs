@@ -126,11 +126,18 @@ impl<P: Platform> Gate<P> {
     }
 
     /// Enters; the caller must call [`Gate::unlock`].
+    #[inline]
     pub(crate) fn lock(&self) {
         if P::OWN_GATES {
             P::lock_gate(&self.word, true);
-            return;
+        } else if !self.try_lock() {
+            self.wait();
         }
+    }
+
+    /// Enters when the gate opens.
+    #[cold]
+    fn wait(&self) {
         while !self.try_lock() {
             let free = P::spin_until(
                 &self.word,
@@ -168,6 +175,7 @@ impl<P: Platform> Gate<P> {
 
     /// Enters if the gate is free at the first try; then the caller must call
     /// [`Gate::unlock`].
+    #[inline]
     pub(crate) fn try_lock(&self) -> bool {
         if P::OWN_GATES {
             return P::lock_gate(&self.word, false);

@@ -317,6 +317,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn about_to_write(_word: &Self::U32) {}
 
+    /// Runs `fetch`, which may read words to learn what to fetch by
+    /// [`Platform::about_to_write`], and does nothing else, in a world that can fetch.
+    #[inline(always)]
+    fn fetch_ahead(_fetch: impl FnOnce()) {}
+
     /// The calling task is about to unpark `task`: as [`Platform::about_to_write`].
     #[inline(always)]
     fn about_to_unpark(_task: TaskId) {}

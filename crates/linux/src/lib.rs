@@ -158,6 +158,7 @@ impl<N: Numbers> Platform for Threads<N> {
     fn unpark(task: TaskId) {
         park::unpark(&tasks::record(N::dense(task)).parker);
     }
+    #[inline]
     fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Woken {
         park::park_on(word, expected, deadline)
     }
@@ -170,6 +171,10 @@ impl<N: Numbers> Platform for Threads<N> {
     #[inline(always)]
     fn about_to_write(word: &AtomicU32) {
         arch::prefetch_for_write(word);
+    }
+    #[inline(always)]
+    fn fetch_ahead(fetch: impl FnOnce()) {
+        fetch();
     }
     #[inline(always)]
     fn about_to_unpark(task: TaskId) {

@@ -48,6 +48,7 @@ fn sleep(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
 
 /// Sleeps in the kernel if our own word holds `expected`; may return at any time. The kernel
 /// has a full barrier before it compares: it counts who is about to sleep, for its wakers.
+#[inline]
 pub fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Woken {
     match wait(word, expected, deadline) {
         Err(Errno::TIMEDOUT) => Woken::TimedOut,
@@ -62,6 +63,7 @@ pub fn unpark_on(word: &AtomicU32) {
 }
 
 /// Sleeps in the kernel if the word holds `expected`.
+#[inline]
 pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> io::Result<()> {
     let clock = match deadline.is_some_and(clock::is_realtime) {
         true => Flags::CLOCK_REALTIME,

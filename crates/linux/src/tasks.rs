@@ -253,6 +253,7 @@ pub fn records() -> impl Iterator<Item = &'static Record> {
         .map(record)
 }
 
+#[inline(always)]
 const fn chunk_of(task: TaskId) -> usize {
     (task.number() / FIRST).ilog2() as usize
 }

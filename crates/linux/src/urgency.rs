@@ -2,9 +2,7 @@
 
 use std::cell::Cell;
 
-use lockyard_core::Platform;
-
-use crate::{Linux, clock, errno, tasks};
+use crate::{clock, errno, tasks};
 
 thread_local! {
     /// No destructor: it can be read as long as the thread runs.
@@ -18,8 +16,9 @@ pub struct Urgency {
     /// How many times it will not spin, and has not after it last did in vain.
     unspun: Cell<u32>,
     pause: Cell<u32>,
-    /// Its rank among those that wait, and when it asked for that.
-    rank: Cell<Option<(u32, u32)>>,
+    /// Its rank among those that wait, and until when it need not ask for that again: for so
+    /// many cycles from the first number on, the second.
+    rank: Cell<(u64, u64, u32)>,
 }
 
 /// How many times a thread with a priority to lend does not spin, at first and after it has
@@ -34,7 +33,7 @@ impl Urgency {
             urgent: Cell::new(None),
             unspun: Cell::new(UNSPUN),
             pause: Cell::new(UNSPUN),
-            rank: Cell::new(None),
+            rank: Cell::new((0, 0, 0)),
         }
     }
 
@@ -82,11 +81,18 @@ impl Urgency {
         left > 0
     }
 
+    #[cold]
     fn ask_rank(&self) -> u32 {
+        const FRESH_MICROS: u32 = 10_000;
+        let rank = if self.ask() { Self::priority() } else { 0 };
+        let fresh = clock::cycles_in_micros(FRESH_MICROS);
+        self.rank.set((clock::cycles(), fresh, rank));
+        rank
+    }
+
+    /// That of the calling thread, which is scheduled by a real-time policy.
+    fn priority() -> u32 {
         const BEYOND: u32 = 100;
-        if !self.ask() {
-            return 0;
-        }
         let mut parameters = libc::sched_param { sched_priority: 0 };
         // SAFETY: it writes the calling thread's parameters to `parameters`, which is a
         // valid `sched_param`, and keeps no pointer to it.
@@ -101,14 +107,12 @@ impl Urgency {
 /// The calling thread's rank among those that wait: its real-time priority, 0 if it has
 /// none, and beyond all for who has a deadline to keep. As it was 10 ms ago or later: to
 /// ask takes a system call.
+#[inline]
 pub fn rank() -> u32 {
-    const FRESH_MICROS: u32 = 10_000;
-    URGENCY.with(|mine| match mine.rank.get() {
-        Some((asked, rank)) if !Linux::elapsed(asked, FRESH_MICROS) => rank,
-        _ => {
-            let rank = mine.ask_rank();
-            mine.rank.set(Some((clock::stamp(), rank)));
-            rank
-        }
-    })
+    let (asked, fresh, rank) = URGENCY.with(|mine| mine.rank.get());
+    // A CPU whose counter is a little behind the one on which it asked has it ask again.
+    if clock::cycles().wrapping_sub(asked) < fresh {
+        return rank;
+    }
+    URGENCY.with(Urgency::ask_rank)
 }

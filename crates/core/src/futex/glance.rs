@@ -5,7 +5,7 @@
 //! end goes without a look in its next wait, and if that is in vain again in the next 3, 7,
 //! and so on to 63; when a look was worth it, it looks in each wait again.
 
-use crate::platform::{Look, Ordering::Relaxed, Platform, TaskId, Word};
+use crate::platform::{Look, Ordering::Relaxed, Platform, Word};
 
 /// Looks before a waiter sleeps: about a microsecond, less than it takes to be woken.
 const LOOKS: u32 = 40;
@@ -32,21 +32,26 @@ impl<P: Platform> Glances<P> {
 
 /// Looks at the word whether it is `done`, if that may be worth it. A hint: what was seen is
 /// not acquired.
+#[inline]
 pub(super) fn glance<P: Platform>(
-    me: TaskId,
+    mine: &Glances<P>,
     word: &P::U32,
     done: impl FnMut(u32) -> bool,
 ) -> bool {
+    let left = mine.left_out.load(Relaxed); // the task's own
+    if left == 0 {
+        return look(mine, word, done);
+    }
+    mine.left_out.store(left - 1, Relaxed); // likewise
+    false
+}
+
+fn look<P: Platform>(mine: &Glances<P>, word: &P::U32, done: impl FnMut(u32) -> bool) -> bool {
     // Relaxed: they are the task's own.
     let Glances {
         left_out,
         to_leave_out,
-    } = &P::task(me).glances;
-    let left = left_out.load(Relaxed);
-    if left > 0 {
-        left_out.store(left - 1, Relaxed);
-        return false;
-    }
+    } = mine;
     P::spin_begin();
     let seen = P::spin_until(word, Relaxed, Look::Poll, LOOKS, done, P::need_resched);
     if seen.is_some() {

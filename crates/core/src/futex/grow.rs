@@ -37,7 +37,7 @@
 //! When no more waiters come, the rest of the buckets stay as they are, and who looks for
 //! one of them looks twice.
 
-use super::{Place, Queue, TAKEN, Table, WOKEN};
+use super::{Node, Queue, TAKEN, Table, WOKEN};
 use crate::{
     gate::Gate,
     platform::{Ordering::*, Platform, Word},
@@ -97,13 +97,13 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         FIRST << self.depth()
     }
 
-    /// Whoever has this place, and is about to sleep, splits some buckets if it should.
+    /// Whoever has this node, and is about to sleep, splits some buckets if it should.
     #[inline]
-    pub(super) fn make_room(&self, place: Place) {
+    pub(super) fn make_room(&self, node: &Node<P>) {
         if Self::LAST == 0 {
             return;
         }
-        let state = place.node::<P>().state.load(Relaxed); // a hint
+        let state = node.state.load(Relaxed); // a hint
         let stands = state != WOKEN && state != TAKEN;
         let growing = || self.growth.left.load(Relaxed) > 0; // a hint
         if stands && (growing() || self.is_crowded(state as usize - 1)) {
@@ -113,6 +113,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
 
     /// Whether the queue is one of many long ones, and something can be done about it: a
     /// hint.
+    #[inline]
     fn is_crowded(&self, slot: usize) -> bool {
         let waiters = |slot: usize| Queue::new(&self.buckets, slot, 0).look().1;
         let depth = self.depth();

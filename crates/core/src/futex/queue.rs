@@ -52,14 +52,17 @@ impl Place {
         Self(NonZeroU32::new(number).expect("task numbers start at 1"))
     }
 
+    #[inline(always)]
     fn decode(number: u32) -> Option<Self> {
         NonZeroU32::new(number).map(Self)
     }
 
+    #[inline(always)]
     fn number(self) -> u32 {
         self.0.get()
     }
 
+    #[inline(always)]
     fn task(self) -> TaskId {
         TaskId::new(self.number() / WORDS as u32).expect("a place is a task's")
     }
@@ -107,6 +110,7 @@ impl<P: Platform> Node<P> {
 
     /// The waiter, who has read this state, sleeps until its waker has told it, until the
     /// deadline, or for shorter.
+    #[inline(always)]
     pub(super) fn sleep(&self, state: u32, deadline: Option<Deadline>) -> Woken {
         if self.rest.load(Relaxed) == PARKS {
             return P::park(deadline);
@@ -215,6 +219,16 @@ impl<'a, P: Platform> Queue<'a, P> {
         (word >> DEPTH, word & !(u32::MAX << DEPTH))
     }
 
+    /// Fetches what a waker will write to if somebody waits: the bucket's line, and that of
+    /// the first waiter's node, which may be another key's. A hint.
+    #[inline(always)]
+    pub(super) fn about_to_take(&self) {
+        if let Some(first) = self.first() {
+            P::about_to_write(&first.node::<P>().state);
+            P::about_to_write(&self.bucket.waiters);
+        }
+    }
+
     #[inline(always)]
     pub(super) fn count_one(&self) {
         let waiters = self.bucket.waiters.load(Relaxed);
@@ -233,8 +247,8 @@ impl<'a, P: Platform> Queue<'a, P> {
     }
 
     /// Has the waiter, which is counted, wait for `key`.
-    pub(super) fn push(&self, place: Place, key: &Key, waiter: Waiter) {
-        let node = place.node::<P>();
+    #[inline]
+    pub(super) fn push(&self, place: Place, node: &Node<P>, key: &Key, waiter: Waiter) {
         node.set_key(key);
         node.bitset.store(waiter.bitset.get(), Relaxed);
         node.rank.store(waiter.rank, Relaxed);
@@ -404,39 +418,38 @@ impl<'a, P: Platform> Queue<'a, P> {
 /// Those whom a waker has taken out of queues, in the order in which they are to be
 /// woken. They are linked by their nodes, which are the waker's until it wakes them.
 pub(super) struct Chain<P: Platform> {
-    ends: Option<(Place, Place)>,
-    of: core::marker::PhantomData<P>,
+    first: Option<(Place, &'static Node<P>)>,
+    last: Option<&'static Node<P>>,
 }
 
 impl<P: Platform> Chain<P> {
     pub(super) const fn new() -> Self {
         Self {
-            ends: None,
-            of: core::marker::PhantomData,
+            first: None,
+            last: None,
         }
     }
 
-    fn append(&mut self, place: Place, node: &Node<P>) {
+    #[inline(always)]
+    fn append(&mut self, place: Place, node: &'static Node<P>) {
         if node.rest.load(Relaxed) == PARKS {
             P::about_to_unpark(place.task()); // a hint
         }
         node.state.store(TAKEN, Relaxed); // its waiter looks again inside the gate
         node.next.store(0, Relaxed); // the chain is its waker's alone
-        self.ends = Some(match self.ends {
-            None => (place, place),
-            Some((first, last)) => {
-                last.node::<P>().next.store(place.number(), Relaxed); // likewise
-                (first, place)
-            }
-        });
+        match self.last.replace(node) {
+            None => self.first = Some((place, node)),
+            Some(last) => last.next.store(place.number(), Relaxed), // likewise
+        }
     }
 
     /// Wakes them, outside of all gates.
+    #[inline(always)]
     pub(super) fn wake(self) {
-        let mut at = self.ends.map(|(first, _)| first);
-        while let Some(place) = at {
-            let node = place.node::<P>();
-            at = Place::decode(node.next.load(Relaxed)); // the last access before it is not ours
+        let mut at = self.first;
+        while let Some((place, node)) = at {
+            let next = Place::decode(node.next.load(Relaxed));
+            at = next.map(|next| (next, next.node())); // no access before it is not ours
             node.tell(place.task());
         }
     }

@@ -162,7 +162,7 @@ impl<P: KernelFutex, const N: usize, const SLOTS: usize> Shared<P, N, SLOTS> {
         deadline: Option<Deadline>,
     ) -> Waited {
         let changed = |value| value != expected;
-        if changed(word.load(Relaxed)) || glance::<P>(P::me(), word, changed) {
+        if changed(word.load(Relaxed)) || glance(&P::mine().glances, word, changed) {
             return Waited::Changed;
         }
         loop {
