@@ -205,7 +205,13 @@ fn spelled(ty: &Type) -> Option<String> {
         Type::Path(_) => match inner(ty, "Option") {
             Some(Type::Reference(reference)) => (&*reference.elem, ""),
             Some(_) => return None,
-            None => return (name(ty)? == "u32").then(|| "uint32_t ".to_owned()),
+            None => {
+                return match name(ty)?.as_str() {
+                    "u32" => Some("uint32_t ".to_owned()),
+                    "u64" => Some("uint64_t ".to_owned()),
+                    _ => None,
+                };
+            }
         },
         Type::Reference(reference) => (&*reference.elem, ""),
         Type::Ptr(pointer) => match pointer.mutability {

@@ -478,7 +478,16 @@ typedef struct lockyard_futex_waitv_t {
 /*
  * For so many words a thread can wait at once.
  */
-#define LOCKYARD_FUTEX_WORDS 8
+#define LOCKYARD_FUTEX_WORDS 128
+
+/*
+ * A set of words of a wait: bit 0 of `low` is the first word's, bit 0 of `high` that of
+ * the 65th.
+ */
+typedef struct lockyard_futex_set_t {
+    uint64_t low;
+    uint64_t high;
+} lockyard_futex_set_t;
 
 /*
  * If each of count words holds what is expected, waits for the first of them that is woken,
@@ -488,7 +497,7 @@ typedef struct lockyard_futex_waitv_t {
  * The words are looked at one after the other, and a thread may wake one meanwhile: that is
  * told, even if a later word holds something else. Each of these wake-ups has counted this
  * thread. Where `which` is not null it gets a set: with 0, of the words that were woken,
- * with EAGAIN, of one that had changed, otherwise of none. Bit 0 is the first word's.
+ * with EAGAIN, of one that had changed, otherwise of none.
  *
  * Returns 0, EAGAIN, ETIMEDOUT, or EINVAL.
  *
@@ -497,7 +506,7 @@ typedef struct lockyard_futex_waitv_t {
 int lockyard_futex_waitv(const lockyard_futex_waitv_t *words,
                          uint32_t count,
                          const struct timespec *deadline,
-                         uint32_t *which);
+                         lockyard_futex_set_t *which);
 
 /*
  * Wakes so many threads at most that wait for the word; 0 are none. Where `woken` is not

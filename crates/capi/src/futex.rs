@@ -1,6 +1,6 @@
 //! The futex.
 
-use std::{ffi::c_int, mem::MaybeUninit, num::NonZeroU32, sync::atomic::AtomicU32};
+use std::{ffi::c_int, mem::MaybeUninit, num::NonZeroU32, slice, sync::atomic::AtomicU32};
 
 use libc::{EAGAIN, EINVAL, ETIMEDOUT, timespec};
 use lockyard_core::Deadline;
@@ -65,8 +65,26 @@ pub struct FutexWaitv {
 }
 
 /// For so many words a thread can wait at once.
-pub const FUTEX_WORDS: u32 = 8;
+pub const FUTEX_WORDS: u32 = 128;
 const _: () = assert!(FUTEX_WORDS as usize == WORDS);
+
+/// A set of words of a wait: bit 0 of `low` is the first word's, bit 0 of `high` that of
+/// the 65th.
+#[repr(C)]
+pub struct FutexSet {
+    low: u64,
+    high: u64,
+}
+const _: () = assert!(size_of::<FutexSet>() * 8 == WORDS);
+
+impl FutexSet {
+    fn new(set: u128) -> Self {
+        Self {
+            low: set as u64,
+            high: (set >> 64) as u64,
+        }
+    }
+}
 
 /// If each of count words holds what is expected, waits for the first of them that is woken,
 /// or until the deadline, if there is one. There are 1 to LOCKYARD_FUTEX_WORDS; other counts
@@ -75,7 +93,7 @@ const _: () = assert!(FUTEX_WORDS as usize == WORDS);
 /// The words are looked at one after the other, and a thread may wake one meanwhile: that is
 /// told, even if a later word holds something else. Each of these wake-ups has counted this
 /// thread. Where `which` is not null it gets a set: with 0, of the words that were woken,
-/// with EAGAIN, of one that had changed, otherwise of none. Bit 0 is the first word's.
+/// with EAGAIN, of one that had changed, otherwise of none.
 ///
 /// Returns 0, EAGAIN, ETIMEDOUT, or EINVAL.
 ///
@@ -86,25 +104,27 @@ pub unsafe extern "C" fn lockyard_futex_waitv(
     words: *const FutexWaitv,
     count: u32,
     deadline: Option<&timespec>,
-    which: Option<&mut MaybeUninit<u32>>,
+    which: Option<&mut MaybeUninit<FutexSet>>,
 ) -> c_int {
-    let (none, mut set) = (AtomicU32::new(0), 0);
+    let mut set = 0;
     let waited = (|| {
         if !(1..=FUTEX_WORDS).contains(&count) {
             return Err(EINVAL);
         }
         let deadline = moment(deadline)?;
-        let count = count as usize;
-        let mut expected = [(&none, 0); WORDS];
-        for (index, each) in expected[..count].iter_mut().enumerate() {
-            // SAFETY: the caller says that there are so many.
-            let given = unsafe { &*words.add(index) };
+        // SAFETY: the caller says that there are so many.
+        let words = unsafe { slice::from_raw_parts(words, count as usize) };
+        words
+            .iter()
+            .try_for_each(|each| aligned(each.word).map(drop))?;
+        let word = |index: usize| {
+            let FutexWaitv { word, expected } = words[index];
             // SAFETY: the caller says that it is a word.
-            *each = (unsafe { &*aligned(given.word)? }, given.expected);
-        }
-        match futex::wait_any_until(&expected[..count], deadline) {
+            (unsafe { &*word }, expected)
+        };
+        match futex::wait_each_until(words.len(), word, deadline) {
             WaitedAny::Woken(woken) => {
-                set = u32::from(woken);
+                set = woken;
                 Ok(())
             }
             WaitedAny::TimedOut => Err(ETIMEDOUT),
@@ -114,7 +134,7 @@ pub unsafe extern "C" fn lockyard_futex_waitv(
             }
         }
     })();
-    tell(which, set);
+    tell(which, FutexSet::new(set));
     code(waited)
 }
 
@@ -275,7 +295,7 @@ fn code(done: Result<(), c_int>) -> c_int {
     done.err().unwrap_or(0)
 }
 
-fn tell(to: Option<&mut MaybeUninit<u32>>, value: u32) {
+fn tell<T>(to: Option<&mut MaybeUninit<T>>, value: T) {
     if let Some(to) = to {
         to.write(value);
     }

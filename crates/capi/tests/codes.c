@@ -215,10 +215,10 @@ static int futex_wait_bits(void *unused) {
 
 static int futex_wait_for_two(void *unused) {
     const lockyard_futex_waitv_t both[2] = {{&words[1], 0}, {&words[0], 0}};
-    uint32_t which;
+    lockyard_futex_set_t which;
     int error = lockyard_futex_waitv(both, 2, NULL, &which);
     (void)unused;
-    return error ? error : (int)which;
+    return error ? error : (int)which.low;
 }
 
 /* A thread that waits: it has been moved to the second word. */
@@ -286,7 +286,9 @@ static void futex_is_woken(void) {
 static void futex_codes(void) {
     const void *odd = (const char *)words + 1;
     const uint32_t many = (uint32_t)INT_MAX + 1;
-    uint32_t woken = 7, moved = 7, which = 7;
+    uint32_t woken = 7, moved = 7;
+    lockyard_futex_set_t which = {7, 7};
+    lockyard_futex_waitv_t many_words[LOCKYARD_FUTEX_WORDS];
     const lockyard_futex_waitv_t both[2] = {{&words[0], 0}, {&words[1], 1}}, none = {odd, 0};
     lockyard_futex_op_t op = {LOCKYARD_FUTEX_XOR + 1, 0, 0, 0};
 
@@ -336,11 +338,18 @@ static void futex_codes(void) {
     CHECK(lockyard_futex_waitv(both, LOCKYARD_FUTEX_WORDS + 1, NULL, NULL), EINVAL);
     CHECK(lockyard_futex_waitv(&none, 1, NULL, &which), EINVAL);
     CHECK(lockyard_futex_waitv(both, 1, &worse, NULL), EINVAL);
-    CHECK(which, 0);
+    CHECK(which.low, 0);
     CHECK(lockyard_futex_waitv(both, 2, NULL, &which), EAGAIN);
-    CHECK(which, 2);
+    CHECK(which.low, 2);
     CHECK(lockyard_futex_waitv(both, 1, &past, &which), ETIMEDOUT);
-    CHECK(which, 0);
+    CHECK(which.low, 0);
+    for (int i = 0; i < LOCKYARD_FUTEX_WORDS; i++)
+        many_words[i] = both[0];
+    CHECK(lockyard_futex_waitv(many_words, LOCKYARD_FUTEX_WORDS, &past, &which), ETIMEDOUT);
+    many_words[LOCKYARD_FUTEX_WORDS - 1] = both[1];
+    CHECK(lockyard_futex_waitv(many_words, LOCKYARD_FUTEX_WORDS, NULL, &which), EAGAIN);
+    CHECK(which.low, 0);
+    CHECK(which.high == 1ull << 63, 1);
 }
 
 static int rwlock_release(void *lock) { return lockyard_rwlock_unlock(lock); }

@@ -68,6 +68,7 @@ mod grow;
 mod key;
 pub mod lookup;
 pub mod memory;
+mod places;
 mod queue;
 mod shared;
 
@@ -77,9 +78,10 @@ pub(crate) use glance::Glances;
 use glance::glance;
 use grow::Growth;
 pub use key::Key;
-pub(crate) use queue::Node;
-pub use queue::WORDS;
+use places::Places;
+pub use places::WORDS;
 use queue::{Bucket, Chain, Place, Queue, TAKEN, WOKEN};
+pub(crate) use queue::{NODES, Node};
 pub use shared::{Counted, Shared};
 
 use crate::platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word};
@@ -101,7 +103,7 @@ pub enum Waited {
 pub enum WaitedAny {
     /// Wakers have counted the caller: those of the words whose bits are set, the first
     /// word's the lowest.
-    Woken(u8),
+    Woken(u128),
     /// The deadline has passed, and no waker has counted the caller.
     TimedOut,
     /// This word had changed, and no waker has counted the caller.
@@ -253,10 +255,11 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         unchanged: impl FnOnce() -> bool,
         deadline: Option<Deadline>,
     ) -> Waited {
-        let place = Place::new(P::me(), 0);
+        let me = P::me();
+        let place = Place::new(me, 0);
         let mine = P::mine();
         let node = &mine.futex[0];
-        node.begin(true);
+        node.begin(me, true);
         if !self.enqueue(place, node, key, waiter, unchanged) {
             return Waited::Changed;
         }
@@ -296,46 +299,47 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         stop: impl Fn() -> bool,
         deadline: Option<Deadline>,
     ) -> bool {
-        let place = Place::new(P::me(), 0);
+        let me = P::me();
+        let place = Place::new(me, 0);
         let node = place.node();
-        node.begin(false);
+        node.begin(me, false);
         self.enqueue(place, node, key, waiter, || true);
         release();
-        self.park(1, stop, deadline);
+        self.park(&Places::new(me, 1), stop, deadline);
         self.end(place)
     }
 
-    /// [`Self::wait`] for the first of several keys, [`WORDS`] at most, that is woken;
-    /// the kernel's `futex_waitv`. `unchanged` is asked of each, by its index.
+    /// [`Self::wait`] for the first of so many words, [`WORDS`] at most, that is woken;
+    /// the kernel's `futex_waitv`. `key` and `unchanged` are asked of each, by its index.
     ///
     /// The words are looked at one after the other, and a waker may come in between:
     /// whom one has woken, that is told so, even if a later word has changed.
     ///
     /// # Panics
-    /// There are no keys, or too many.
+    /// There are no words, or too many, also for [`Platform::borrow`].
     pub fn wait_any(
         &self,
-        keys: &[Key],
+        words: usize,
+        key: impl Fn(usize) -> Key,
         waiter: Waiter,
         unchanged: impl Fn(usize) -> bool,
         deadline: Option<Deadline>,
     ) -> WaitedAny {
-        let words = keys.len();
-        assert!((1..=WORDS).contains(&words), "a wait for {words} words");
         let me = P::me();
-        let nodes = &P::task(me).futex[..words];
-        nodes.iter().for_each(|node| node.begin(false));
-        let stands = |(index, key)| {
-            let place = Place::new(me, index);
-            self.enqueue(place, &nodes[index], key, waiter, || unchanged(index))
+        let places = Places::<P>::new(me, words);
+        let stands = |index| {
+            let place = places.at(index);
+            let node = place.node();
+            node.begin(me, false);
+            self.enqueue(place, node, &key(index), waiter, || unchanged(index))
         };
-        let changed = keys.iter().enumerate().position(|each| !stands(each));
+        let changed = (0..words).position(|index| !stands(index));
         if changed.is_none() {
-            self.park(words, || false, deadline);
+            self.park(&places, || false, deadline);
         }
         let mut woken = 0;
         for index in 0..changed.unwrap_or(words) {
-            woken |= u8::from(self.end(Place::new(me, index))) << index;
+            woken |= u128::from(self.end(places.at(index))) << index;
         }
         match (woken, changed) {
             (0, None) => WaitedAny::TimedOut,
@@ -367,15 +371,15 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         })
     }
 
-    /// Parks until a waker has told one of the caller's so many nodes, until the deadline
-    /// or until `stop`; with a glance before for one that comes at once.
-    fn park(&self, words: usize, stop: impl Fn() -> bool, deadline: Option<Deadline>) {
+    /// Parks until a waker has told one of the caller's nodes, until the deadline or until
+    /// `stop`; with a glance before for one that comes at once.
+    fn park(&self, places: &Places<P>, stop: impl Fn() -> bool, deadline: Option<Deadline>) {
         let mine = P::mine();
-        let nodes = &mine.futex[..words];
         let told = |state| state == WOKEN;
-        glance::<P>(&mine.glances, &nodes[0].state, told); // who was told acquires in `end`
-        self.make_room(&nodes[0]);
-        while !nodes.iter().any(|node| told(node.state.load(Relaxed))) && !stop() {
+        let first = &mine.futex[0];
+        glance::<P>(&mine.glances, &first.state, told); // who was told acquires in `end`
+        self.make_room(first);
+        while !places.nodes().any(|node| told(node.state.load(Relaxed))) && !stop() {
             P::event(Event::Parked);
             if P::park(deadline) == Woken::TimedOut {
                 return;
@@ -543,9 +547,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         }
         self.growth.forget();
         if let Some(me) = TaskId::new(P::number()) {
-            let nodes = &P::task(me).futex;
-            let woken = |node: &Node<P>| node.state.store(WOKEN, Relaxed); // there is one task
-            nodes.iter().for_each(woken);
+            P::each_task(|record| record.futex.iter().for_each(|node| node.forget(me)));
             // A waker that is gone may have said so, and not come to this. Who sleeps on its
             // state compares it when the signal handler returns.
             P::unpark(me);

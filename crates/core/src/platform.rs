@@ -203,6 +203,17 @@ pub trait Platform: Sized + Send + Sync + 'static {
         false
     }
 
+    /// The number of a record that is nobody's, for the calling task to use besides its own
+    /// until [`Platform::give_back`]; `None` in a world without such.
+    fn borrow() -> Option<TaskId> {
+        None
+    }
+
+    /// Ends that. Nobody will write to the record who does not say so before.
+    fn give_back(_record: TaskId) {
+        unreachable!("this world has no records to borrow")
+    }
+
     /// The calling task's number, for a fast path: or 0, which is no task's, if it has
     /// never called [`Platform::me`].
     #[inline(always)]
@@ -497,7 +508,7 @@ pub struct TaskRecord<P: Platform> {
     pub(crate) rwsem: rwsem::Node<P>,
     pub(crate) slots: rwsem::Slots<P>,
     pub(crate) rtmutex: rtmutex::Node<P>,
-    pub(crate) futex: [futex::Node<P>; futex::WORDS],
+    pub(crate) futex: [futex::Node<P>; futex::NODES],
     pub(crate) glances: futex::Glances<P>,
 }
 
@@ -518,7 +529,7 @@ impl<P: Platform> TaskRecord<P> {
             rwsem: rwsem::Node::new(),
             slots: rwsem::Slots::new(),
             rtmutex: rtmutex::Node::new(),
-            futex: [const { futex::Node::new() }; futex::WORDS],
+            futex: [const { futex::Node::new() }; futex::NODES],
             glances: futex::Glances::new(),
         }
     }

@@ -179,20 +179,28 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], deadline: Option<Instant>) -> Waite
 /// # Panics
 /// As there.
 pub fn wait_any_until(words: &[(&AtomicU32, u32)], deadline: Option<Deadline>) -> WaitedAny {
-    assert!(words.len() <= WORDS, "a wait for {} words", words.len());
-    let mut keys = [key(ptr::null()); WORDS];
-    for (key_of, (word, _)) in keys.iter_mut().zip(words) {
-        *key_of = key(*word);
-    }
+    wait_each_until(words.len(), |index| words[index], deadline)
+}
+
+/// The same for so many words, of which each is asked for by its index, more than once.
+///
+/// # Panics
+/// As there.
+pub fn wait_each_until<'a>(
+    words: usize,
+    word: impl Fn(usize) -> (&'a AtomicU32, u32),
+    deadline: Option<Deadline>,
+) -> WaitedAny {
     let waiter = Waiter {
         bitset: EVERY_BIT,
         rank: urgency::rank(),
     };
     let unchanged = |index: usize| {
-        let (word, expected) = words[index];
+        let (word, expected) = word(index);
         word.load(Acquire) == expected
     };
-    table().wait_any(&keys[..words.len()], waiter, unchanged, deadline)
+    let key = |index| key(word(index).0);
+    table().wait_any(words, key, waiter, unchanged, deadline)
 }
 
 /// Has the calling thread stand in the queue of an address, then calls `release`, and

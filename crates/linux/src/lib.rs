@@ -102,6 +102,12 @@ impl<N: Numbers> Platform for Threads<N> {
     fn is_fork() -> bool {
         tasks::is_fork()
     }
+    fn borrow() -> Option<TaskId> {
+        (!N::KERNEL).then(tasks::borrow)
+    }
+    fn give_back(record: TaskId) {
+        tasks::release(record);
+    }
     #[inline(always)]
     fn number() -> u32 {
         N::number()

@@ -281,6 +281,11 @@ fn register() -> TaskId {
     me
 }
 
+/// A record that is no thread's, until it is [`release`]d.
+pub fn borrow() -> TaskId {
+    errno::kept(|| reuse().unwrap_or_else(fresh))
+}
+
 /// From now on locks may be reserved for the calling thread, if it has restartable
 /// sequences.
 pub fn begin_to_keep() {
@@ -331,7 +336,7 @@ fn reuse() -> Option<TaskId> {
 }
 
 /// Puts a number into the list of free ones.
-fn release(task: TaskId) {
+pub fn release(task: TaskId) {
     let mut list = FREE.load(Relaxed); // checked by the exchange
     loop {
         record(task).free.store(list as u32, Relaxed); // published by the exchange

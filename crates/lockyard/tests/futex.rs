@@ -164,7 +164,9 @@ fn each_word_has_waiters_of_its_own() {
 #[test]
 fn everybody_is_found_while_the_table_grows() {
     const THREADS: usize = if EMULATED { 40 } else { 1_200 };
-    let all: Vec<[AtomicU32; WORDS]> = (0..THREADS).map(|_| words()).collect();
+    /// One more than a thread's own record has places for.
+    const EACH: usize = 9;
+    let all: Vec<[AtomicU32; EACH]> = (0..THREADS).map(|_| words()).collect();
     let come = AtomicU32::new(0);
     thread::scope(|scope| {
         let waiters: Vec<_> = all
@@ -185,7 +187,7 @@ fn everybody_is_found_while_the_table_grows() {
             });
         }
         for (thread, waiter) in waiters.into_iter().enumerate() {
-            let index = thread % WORDS;
+            let index = thread % EACH;
             all[thread][index].store(1, Relaxed);
             let woken = futex::wake(&all[thread][index], 1);
             let expected = match woken {
@@ -240,11 +242,56 @@ fn a_thread_can_wait_for_several_words() {
         }
     });
     assert_eq!(futex::wait_any(&all, soon()), WaitedAny::TimedOut);
-    words[3].store(1, Relaxed);
-    assert_eq!(futex::wait_any(&all, None), WaitedAny::Changed(3));
+    words[WORDS - 3].store(1, Relaxed);
+    assert_eq!(futex::wait_any(&all, None), WaitedAny::Changed(WORDS - 3));
     for word in &words {
         assert_eq!(futex::wake(word, ALL), 0);
     }
+}
+
+/// Each has places in the records of others that it gives back, for the next one to take.
+#[test]
+fn several_threads_wait_for_many_words() {
+    const THREADS: usize = 4;
+    let words: [AtomicU32; WORDS] = words();
+    let come = AtomicU32::new(0);
+    let mut woken = [0; WORDS];
+    thread::scope(|scope| {
+        let wait = || {
+            let mut told = [0; WORDS];
+            while words[WORDS - 1].load(Relaxed) == 0 {
+                come.fetch_add(1, Relaxed);
+                if let WaitedAny::Woken(set) =
+                    futex::wait_any(&words.each_ref().map(|word| (word, 0)), None)
+                {
+                    (0..WORDS).for_each(|n| told[n] += (set >> n & 1) as u32);
+                }
+            }
+            told
+        };
+        let waiters: Vec<_> = (0..THREADS).map(|_| scope.spawn(wait)).collect();
+        while come.load(Relaxed) < 200 {
+            let index = come.load(Relaxed) as usize % WORDS;
+            woken[index] += futex::wake(&words[index], 1);
+        }
+        words[WORDS - 1].store(1, Relaxed);
+        woken[WORDS - 1] += futex::wake(&words[WORDS - 1], ALL);
+        for waiter in waiters {
+            let told = waiter.join().unwrap();
+            woken
+                .iter_mut()
+                .zip(told)
+                .for_each(|(woken, told)| *woken -= told);
+        }
+    });
+    assert_eq!(woken, [0; WORDS]);
+}
+
+#[test]
+#[should_panic(expected = "a wait for 129 words")]
+fn more_words_are_refused() {
+    let word = AtomicU32::new(0);
+    futex::wait_any(&[(&word, 0); WORDS + 1], soon());
 }
 
 #[test]

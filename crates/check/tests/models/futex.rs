@@ -360,8 +360,8 @@ fn wait_for_both<const FIRST: usize, const MOST: usize>(
     spawn(move || {
         let places = [&waiter.a, &waiter.b];
         let unchanged = |index: usize| places[index].word.load(Acquire) == 0;
-        let keys = places.map(|place| place.key);
-        let waited = (waiter.futex).wait_any(&keys, Waiter::ANY, unchanged, deadline);
+        let key = |index: usize| places[index].key;
+        let waited = (waiter.futex).wait_any(2, key, Waiter::ANY, unchanged, deadline);
         match waited {
             WaitedAny::Woken(words) => {
                 said.set(words.count_ones());

@@ -28,27 +28,30 @@ const PARKS: u32 = 0;
 const LOOKS: u32 = 1;
 /// A rest: the waiter sleeps by [`Platform::park_on`] of its state, or is about to.
 const SLEEPS: u32 = 2;
+/// The bits of a rest; those above are the number of the task that waits.
+const RESTS: u32 = 3;
+const _: () = assert!(TaskId::MAX <= u32::MAX >> RESTS.count_ones());
 
-/// How many words a task can wait for at a time: so many nodes its record has.
-pub const WORDS: usize = 8;
+/// How many nodes a record has.
+pub(crate) const NODES: usize = 8;
 
-/// The number of a node: its task's, times [`WORDS`], and its index in the record.
+/// The number of a node: its record's, times [`NODES`], and its index in the record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place(NonZeroU32);
 
-const _: () = assert!(TaskId::MAX <= u32::MAX / WORDS as u32);
+const _: () = assert!(TaskId::MAX <= u32::MAX / NODES as u32);
 
 /// Where the depth begins in a bucket's word.
 const DEPTH: u32 = 29;
 /// All nodes and a requeue can be counted in a bucket.
-const _: () = assert!(TaskId::MAX <= ((1 << DEPTH) - 2) / WORDS as u32);
+const _: () = assert!(TaskId::MAX <= ((1 << DEPTH) - 2) / NODES as u32);
 /// The greatest depth.
 pub(super) const DEEPEST: u32 = u32::MAX >> DEPTH;
 
 impl Place {
     #[inline(always)]
-    pub(super) fn new(task: TaskId, index: usize) -> Self {
-        let number = task.number() * WORDS as u32 + index as u32;
+    pub(super) fn new(record: TaskId, index: usize) -> Self {
+        let number = record.number() * NODES as u32 + index as u32;
         Self(NonZeroU32::new(number).expect("task numbers start at 1"))
     }
 
@@ -63,14 +66,9 @@ impl Place {
     }
 
     #[inline(always)]
-    fn task(self) -> TaskId {
-        TaskId::new(self.number() / WORDS as u32).expect("a place is a task's")
-    }
-
-    #[inline(always)]
     pub(super) fn node<P: Platform>(self) -> &'static Node<P> {
-        let record = P::task(self.task());
-        &record.futex[self.number() as usize % WORDS]
+        let record = TaskId::new(self.number() / NODES as u32).expect("a place is a record's");
+        &P::task(record).futex[self.number() as usize % NODES]
     }
 }
 
@@ -84,7 +82,7 @@ pub(crate) struct Node<P: Platform> {
     key: [P::U32; Key::WORDS],
     bitset: P::U32,
     rank: P::U32,
-    /// [`PARKS`], [`LOOKS`] or [`SLEEPS`].
+    /// [`PARKS`], [`LOOKS`] or [`SLEEPS`], and who.
     rest: P::U32,
 }
 
@@ -101,33 +99,49 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Before each wait: whether this node alone ends it.
+    /// Before each wait of the calling task, `me`: whether this node alone ends it.
     #[inline(always)]
-    pub(super) fn begin(&self, alone: bool) {
+    pub(super) fn begin(&self, me: TaskId, alone: bool) {
         let rest = if alone { LOOKS } else { PARKS };
-        self.rest.store(rest, Relaxed); // the gate orders it
+        let whose = me.number() << RESTS.count_ones();
+        self.rest.store(whose | rest, Relaxed); // the gate orders it
+    }
+
+    /// Who waits, or last did; and how it rests.
+    #[inline(always)]
+    fn rest(&self) -> (Option<TaskId>, u32) {
+        let rest = self.rest.load(Relaxed);
+        (TaskId::new(rest >> RESTS.count_ones()), rest & RESTS)
+    }
+
+    /// Ends the task's wait, in a copy of the address space in which it is the only one.
+    pub(super) fn forget(&self, task: TaskId) {
+        if self.rest().0 == Some(task) {
+            self.state.store(WOKEN, Relaxed); // there is one task
+        }
     }
 
     /// The waiter, who has read this state, sleeps until its waker has told it, until the
     /// deadline, or for shorter.
     #[inline(always)]
     pub(super) fn sleep(&self, state: u32, deadline: Option<Deadline>) -> Woken {
-        if self.rest.load(Relaxed) == PARKS {
+        let rest = self.rest.load(Relaxed);
+        if rest & RESTS == PARKS {
             return P::park(deadline);
         }
-        self.rest.store(SLEEPS, Relaxed); // park_on has the barrier (W)
+        self.rest.store(rest & !RESTS | SLEEPS, Relaxed); // park_on has the barrier (W)
         P::park_on(&self.state, state, deadline)
     }
 
-    /// Tells the waiter, `task`, that it was woken.
-    fn tell(&self, task: TaskId) {
+    /// Tells the waiter that it was woken.
+    fn tell(&self) {
         // (F1) Release pairs with wait's and end's Acquire: what the waker did before, and
         // that it is done with the node. (W) full barrier, pairs with park_on's.
         P::swap_fenced(&self.state, WOKEN, Release);
         // It may be the waiter's next wait's by now, who then looks in vain.
-        match self.rest.load(Relaxed) {
-            PARKS => P::unpark(task),
-            SLEEPS => P::unpark_on(&self.state, task),
+        match self.rest() {
+            (Some(task), PARKS) => P::unpark(task),
+            (Some(task), SLEEPS) => P::unpark_on(&self.state, task),
             _ => {}
         }
     }
@@ -418,7 +432,7 @@ impl<'a, P: Platform> Queue<'a, P> {
 /// Those whom a waker has taken out of queues, in the order in which they are to be
 /// woken. They are linked by their nodes, which are the waker's until it wakes them.
 pub(super) struct Chain<P: Platform> {
-    first: Option<(Place, &'static Node<P>)>,
+    first: Option<&'static Node<P>>,
     last: Option<&'static Node<P>>,
 }
 
@@ -432,13 +446,13 @@ impl<P: Platform> Chain<P> {
 
     #[inline(always)]
     fn append(&mut self, place: Place, node: &'static Node<P>) {
-        if node.rest.load(Relaxed) == PARKS {
-            P::about_to_unpark(place.task()); // a hint
+        if let (Some(task), PARKS) = node.rest() {
+            P::about_to_unpark(task); // a hint
         }
         node.state.store(TAKEN, Relaxed); // its waiter looks again inside the gate
         node.next.store(0, Relaxed); // the chain is its waker's alone
         match self.last.replace(node) {
-            None => self.first = Some((place, node)),
+            None => self.first = Some(node),
             Some(last) => last.next.store(place.number(), Relaxed), // likewise
         }
     }
@@ -447,10 +461,10 @@ impl<P: Platform> Chain<P> {
     #[inline(always)]
     pub(super) fn wake(self) {
         let mut at = self.first;
-        while let Some((place, node)) = at {
+        while let Some(node) = at {
             let next = Place::decode(node.next.load(Relaxed));
-            at = next.map(|next| (next, next.node())); // no access before it is not ours
-            node.tell(place.task());
+            at = next.map(Place::node); // the last access before it is not ours
+            node.tell();
         }
     }
 }
