@@ -581,15 +581,51 @@ int lockyard_futex_cmp_requeue(const volatile void *from,
 #define LOCKYARD_FUTEX_XOR 4
 
 /*
+ * Added to one of the numbers above: the operand is a bit's number, 0 to 31, and stands for
+ * that bit.
+ */
+#define LOCKYARD_FUTEX_SHIFT 8
+
+/*
+ * The word was the value.
+ */
+#define LOCKYARD_FUTEX_EQ 0
+
+/*
+ * The word was not the value.
+ */
+#define LOCKYARD_FUTEX_NE 1
+
+/*
+ * The word was less than the value.
+ */
+#define LOCKYARD_FUTEX_LT 2
+
+/*
+ * The word was the value or less.
+ */
+#define LOCKYARD_FUTEX_LE 3
+
+/*
+ * The word was greater than the value.
+ */
+#define LOCKYARD_FUTEX_GT 4
+
+/*
+ * The word was the value or greater.
+ */
+#define LOCKYARD_FUTEX_GE 5
+
+/*
  * What lockyard_futex_wake_op does to its second word, by one of the numbers above; and
- * between which two values, themselves included, that must have been for its waiters to be
- * woken.
+ * what that must have been before for its waiters to be woken. Both it and the value are
+ * taken for signed numbers. All numbers are those that the system call has for the same.
  */
 typedef struct lockyard_futex_op_t {
     uint32_t change;
     uint32_t operand;
-    uint32_t least;
-    uint32_t most;
+    uint32_t compare;
+    uint32_t value;
 } lockyard_futex_op_t;
 
 /*
@@ -598,7 +634,8 @@ typedef struct lockyard_futex_op_t {
  * wait for either word, the change and the wake-ups are one step. `woken` gets the number
  * of all. The first word is not read.
  *
- * Returns 0, or EINVAL: also for a change that is none of the five.
+ * Returns 0, or EINVAL: also for a change, a bit's number or a comparison that is none of
+ * those above.
  *
  * The second word is changed by atomic operations alone.
  */

@@ -4,7 +4,7 @@ use std::{ffi::c_int, mem::MaybeUninit, num::NonZeroU32, slice, sync::atomic::At
 
 use libc::{EAGAIN, EINVAL, ETIMEDOUT, timespec};
 use lockyard_core::Deadline;
-use lockyard_linux::futex::{self, Change, Requeued, WORDS, Waited, WaitedAny};
+use lockyard_linux::futex::{self, Change, Compare, Requeued, WORDS, Waited, WaitedAny};
 
 use crate::deadline;
 
@@ -222,15 +222,64 @@ pub const FUTEX_ANDN: u32 = 3;
 /// The operand's bits are inverted.
 pub const FUTEX_XOR: u32 = 4;
 
+/// Added to one of the numbers above: the operand is a bit's number, 0 to 31, and stands for
+/// that bit.
+pub const FUTEX_SHIFT: u32 = 8;
+
+/// The word was the value.
+pub const FUTEX_EQ: u32 = 0;
+/// The word was not the value.
+pub const FUTEX_NE: u32 = 1;
+/// The word was less than the value.
+pub const FUTEX_LT: u32 = 2;
+/// The word was the value or less.
+pub const FUTEX_LE: u32 = 3;
+/// The word was greater than the value.
+pub const FUTEX_GT: u32 = 4;
+/// The word was the value or greater.
+pub const FUTEX_GE: u32 = 5;
+
 /// What lockyard_futex_wake_op does to its second word, by one of the numbers above; and
-/// between which two values, themselves included, that must have been for its waiters to be
-/// woken.
+/// what that must have been before for its waiters to be woken. Both it and the value are
+/// taken for signed numbers. All numbers are those that the system call has for the same.
 #[repr(C)]
 pub struct FutexOp {
     change: u32,
     operand: u32,
-    least: u32,
-    most: u32,
+    compare: u32,
+    value: u32,
+}
+
+impl FutexOp {
+    /// `EINVAL` for a number that means nothing.
+    fn change(&self) -> Result<Change, c_int> {
+        let operand = match self.change & FUTEX_SHIFT {
+            0 => self.operand,
+            _ => 1u32.checked_shl(self.operand).ok_or(EINVAL)?,
+        };
+        match self.change & !FUTEX_SHIFT {
+            FUTEX_SET => Ok(Change::Set(operand)),
+            FUTEX_ADD => Ok(Change::Add(operand)),
+            FUTEX_OR => Ok(Change::Or(operand)),
+            FUTEX_ANDN => Ok(Change::AndNot(operand)),
+            FUTEX_XOR => Ok(Change::Xor(operand)),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Likewise.
+    fn compare(&self) -> Result<Compare, c_int> {
+        let value = self.value.cast_signed();
+        match self.compare {
+            FUTEX_EQ => Ok(Compare::Equal(value)),
+            FUTEX_NE => Ok(Compare::NotEqual(value)),
+            FUTEX_LT => Ok(Compare::Less(value)),
+            FUTEX_LE => Ok(Compare::AtMost(value)),
+            FUTEX_GT => Ok(Compare::Greater(value)),
+            FUTEX_GE => Ok(Compare::AtLeast(value)),
+            _ => Err(EINVAL),
+        }
+    }
 }
 
 /// Changes the second word, wakes so many threads at most that wait for the first, and, if
@@ -238,7 +287,8 @@ pub struct FutexOp {
 /// wait for either word, the change and the wake-ups are one step. `woken` gets the number
 /// of all. The first word is not read.
 ///
-/// Returns 0, or EINVAL: also for a change that is none of the five.
+/// Returns 0, or EINVAL: also for a change, a bit's number or a comparison that is none of
+/// those above.
 ///
 /// # Safety
 /// The second word is changed by atomic operations alone.
@@ -254,16 +304,9 @@ pub unsafe extern "C" fn lockyard_futex_wake_op(
     counted(woken, || {
         // SAFETY: the caller says that it is an operation.
         let op = unsafe { &*op };
-        let change = match op.change {
-            FUTEX_SET => Change::Set(op.operand),
-            FUTEX_ADD => Change::Add(op.operand),
-            FUTEX_OR => Change::Or(op.operand),
-            FUTEX_ANDN => Change::AndNot(op.operand),
-            FUTEX_XOR => Change::Xor(op.operand),
-            _ => return Err(EINVAL),
-        };
+        let (change, compare) = (op.change()?, op.compare()?);
         let (first, count) = (aligned(first)?, number(count)?);
-        let then = (op.least..=op.most, number(count_second)?);
+        let then = (compare, number(count_second)?);
         // SAFETY: the caller says that it is a word.
         let second = unsafe { &*aligned(second)? };
         Ok(futex::wake_op(first, count, (second, change), then))

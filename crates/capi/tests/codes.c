@@ -236,8 +236,9 @@ static void futex_is_woken(void) {
     struct call whole = {futex_wait_for_ever, NULL, -1}, bits = {futex_wait_bits, NULL, -1},
                 two = {futex_wait_for_two, NULL, -1};
     const lockyard_futex_op_t add = {LOCKYARD_FUTEX_ADD, 5, 0, 0},
-                              take = {LOCKYARD_FUTEX_ANDN, 4, 6, UINT32_MAX},
-                              clear = {LOCKYARD_FUTEX_SET, 0, 1, 1};
+                              take = {LOCKYARD_FUTEX_ANDN + LOCKYARD_FUTEX_SHIFT, 2,
+                                      LOCKYARD_FUTEX_LT, 5},
+                              clear = {LOCKYARD_FUTEX_SET, 0, LOCKYARD_FUTEX_NE, 0};
     pthread_t thread;
     uint32_t woken, moved;
 
@@ -317,8 +318,14 @@ static void futex_codes(void) {
     CHECK(lockyard_futex_cmp_requeue(&words[0], 1, &words[1], 1, 1, NULL, NULL), EAGAIN);
 
     CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], 1, &op, &woken), EINVAL);
+    op.change = LOCKYARD_FUTEX_SET + LOCKYARD_FUTEX_SHIFT;
+    op.operand = 32;
+    CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], 1, &op, &woken), EINVAL);
     op.change = LOCKYARD_FUTEX_SET;
     op.operand = 7;
+    op.compare = LOCKYARD_FUTEX_GE + 1;
+    CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], 1, &op, &woken), EINVAL);
+    op.compare = LOCKYARD_FUTEX_EQ;
     CHECK(lockyard_futex_wake_op(&words[0], many, &words[1], 1, &op, &woken), EINVAL);
     CHECK(lockyard_futex_wake_op(&words[0], 1, &words[1], many, &op, &woken), EINVAL);
     CHECK(lockyard_futex_wake_op(odd, 1, &words[1], 1, &op, &woken), EINVAL);

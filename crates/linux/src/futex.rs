@@ -8,7 +8,6 @@ pub mod shared;
 
 use std::{
     num::NonZeroU32,
-    ops::RangeInclusive,
     ptr,
     sync::atomic::{
         AtomicPtr, AtomicU32,
@@ -268,16 +267,48 @@ impl Change {
     }
 }
 
-/// Changes `second`; wakes `most` threads at most that wait for `first`; and, if
-/// `second` held one of `then`, `most_second` that wait for that. To those who wait,
-/// the change and the wake-ups are one step. Returns how many it woke in all.
+/// What [`wake_op`] asks of what its second word held before, which it takes for a signed
+/// number, as the kernel does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compare {
+    /// It was this.
+    Equal(i32),
+    /// It was not.
+    NotEqual(i32),
+    /// It was less.
+    Less(i32),
+    /// It was this or less.
+    AtMost(i32),
+    /// It was greater.
+    Greater(i32),
+    /// It was this or greater.
+    AtLeast(i32),
+}
+
+impl Compare {
+    fn holds(self, word: u32) -> bool {
+        let held = word.cast_signed();
+        match self {
+            Self::Equal(value) => held == value,
+            Self::NotEqual(value) => held != value,
+            Self::Less(value) => held < value,
+            Self::AtMost(value) => held <= value,
+            Self::Greater(value) => held > value,
+            Self::AtLeast(value) => held >= value,
+        }
+    }
+}
+
+/// Changes `second`; wakes `most` threads at most that wait for `first`; and, if what
+/// `second` held before was as `then` says, `most_second` that wait for that. To those who
+/// wait, the change and the wake-ups are one step. Returns how many it woke in all.
 pub fn wake_op(
     first: *const AtomicU32,
     most: u32,
     (second, change): (&AtomicU32, Change),
-    (then, most_second): (RangeInclusive<u32>, u32),
+    (then, most_second): (Compare, u32),
 ) -> u32 {
-    let change = || then.contains(&change.of(second));
+    let change = || then.holds(change.of(second));
     table().wake_op((&key(first), most), (&key(second), most_second), change)
 }
 

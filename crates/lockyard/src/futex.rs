@@ -32,8 +32,8 @@
 //! ```
 
 pub use lockyard_linux::futex::{
-    Change, Requeued, WORDS, Waited, WaitedAny, requeue, requeue_if, wait, wait_any, wait_bitset,
-    wake, wake_bitset, wake_op,
+    Change, Compare, Requeued, WORDS, Waited, WaitedAny, requeue, requeue_if, wait, wait_any,
+    wait_bitset, wake, wake_bitset, wake_op,
 };
 
 /// Waiting for words that several processes map: their number is in the shared memory, the

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lockyard::futex::{self, Change, Requeued, WORDS, Waited, WaitedAny};
+use lockyard::futex::{self, Change, Compare, Requeued, WORDS, Waited, WaitedAny};
 
 const ALL: u32 = u32::MAX;
 /// aarch64 is tested in an emulator, which a fork's child that starts a thread
@@ -113,7 +113,7 @@ fn a_change_wakes_waiters_of_two_words() {
             assert_eq!(futex::requeue(first, second, 0, 1).moved, 1);
             second.store(value, Relaxed);
             let change = (second, Change::AndNot(1));
-            let woken = futex::wake_op(first, ALL, change, (0..=7, ALL));
+            let woken = futex::wake_op(first, ALL, change, (Compare::AtMost(7), ALL));
             assert_eq!(woken, 1 + woken_at_second);
             assert_eq!(second.load(Relaxed), value & !1);
             futex::wake(second, ALL);
@@ -132,8 +132,35 @@ fn every_change_does_what_it_says() {
         (Change::Xor(0b1010), 7),
     ];
     for (change, becomes) in changes {
-        futex::wake_op(first, 0, (second, change), (0..=0, 0));
+        futex::wake_op(first, 0, (second, change), (Compare::Equal(0), 0));
         assert_eq!(second.load(Relaxed), becomes);
+    }
+}
+
+/// A word is taken for a signed number, as by the kernel.
+#[test]
+fn every_comparison_is_what_it_says() {
+    let [first, second, here] = &words();
+    let comparisons = [
+        (Compare::Equal(-1), [false, true, false]),
+        (Compare::NotEqual(-1), [true, false, true]),
+        (Compare::Less(-1), [true, false, false]),
+        (Compare::AtMost(-1), [true, true, false]),
+        (Compare::Greater(-1), [false, false, true]),
+        (Compare::AtLeast(-1), [false, true, true]),
+    ];
+    for (compare, holds) in comparisons {
+        for (held, holds) in [-2, -1, 0].into_iter().zip(holds) {
+            second.store(held as u32, Relaxed);
+            thread::scope(|scope| {
+                scope.spawn(|| futex::wait(here, 0, None));
+                move_all(here, second, 1);
+                let change = (second, Change::Set(7));
+                let woken = futex::wake_op(first, ALL, change, (compare, ALL));
+                assert_eq!(woken, u32::from(holds), "{compare:?} of {held}");
+                futex::wake(second, ALL);
+            });
+        }
     }
 }
 
