@@ -4,6 +4,8 @@
 mod growth;
 mod harness;
 mod lookup;
+#[path = "futex/mapped.rs"]
+mod mapped;
 #[path = "futex/shared.rs"]
 mod shared;
 #[path = "futex/signal.rs"]

@@ -1,4 +1,4 @@
-//! A table that grows from one bucket to two: against all that meets in it.
+//! A table that grows from one bucket to two, or to four: against all that meets in it.
 
 use super::*;
 
@@ -6,7 +6,12 @@ type Growing = SharedIn<1, 2>;
 
 /// A key whose waiters stand in this bucket of two.
 fn key_in(slot: usize) -> Key {
-    let table = Table::<Check, 2>::new();
+    key_among::<2>(slot)
+}
+
+/// A key whose waiters stand in this bucket of so many.
+fn key_among<const BUCKETS: usize>(slot: usize) -> Key {
+    let table = Table::<Check, BUCKETS>::new();
     let mut keys = (1..).map(|n| Key::private(1, n * 4));
     keys.find(|key| table.slot(key) == slot)
         .expect("half of all do")
@@ -30,6 +35,27 @@ fn no_lost_wake_up() {
     explore("futex, growth", &explorer, &SPLIT, || {
         wait_and_wake(growing(), None);
     });
+}
+
+/// The table is doubled twice, by a task each: who looks for a waiter may be two depths
+/// behind, or ahead.
+#[test]
+fn two_doublings() {
+    for (name, from) in [("last", 3), ("third", 2)] {
+        let explorer = Explorer::new().whims(1).pct(1, 4, 2_000);
+        let name = format!("futex, two doublings, {name} bucket");
+        explore(&name, &explorer, &SPLIT, move || {
+            let shared = SharedIn::<1, 4>::new(key_among::<4>(from), key_among::<4>(0));
+            wait_and_wake(Rc::clone(&shared), None);
+            for _ in 0..2 {
+                let grower = Rc::clone(&shared);
+                spawn(move || {
+                    grower.futex.grow();
+                    grower.futex.grow();
+                });
+            }
+        });
+    }
 }
 
 #[test]

@@ -16,13 +16,13 @@ use lockyard_core::{
 use crate::explore;
 
 /// The one inode, whose memory is that of every other.
-const INODE: u32 = 1;
-const SPACE: u32 = 1;
-const OTHER_SPACE: u32 = 2;
+pub const INODE: u32 = 1;
+pub const SPACE: u32 = 1;
+pub const OTHER_SPACE: u32 = 2;
 /// A page, and another for what comes after it.
-const PAGES: [u32; 2] = [1, 2];
+pub const PAGES: [u32; 2] = [1, 2];
 /// Where they are mapped.
-const ADDRESSES: [u64; 2] = [8, PAGE + 8];
+pub const ADDRESSES: [u64; 2] = [8, PAGE + 8];
 const ALIAS: &str = "another file's word has the key";
 /// What fails, fails in one of the first few at random.
 const MOST: u64 = 1_000;
@@ -32,7 +32,7 @@ fn find<F: Pin>(space: u32, address: u64) -> Result<SharedKey<Check, F>, Fault> 
 }
 
 /// The key, which refers to nothing any more.
-fn key<F: Pin>(space: u32, address: u64) -> Result<Key, Fault> {
+pub fn key<F: Pin>(space: u32, address: u64) -> Result<Key, Fault> {
     let found = find::<F>(space, address)?;
     let key = *found.key();
     found.put();
@@ -40,7 +40,7 @@ fn key<F: Pin>(space: u32, address: u64) -> Result<Key, Fault> {
 }
 
 /// A page of a file, at the first address: the mapping refers to the file.
-fn map_file(page: u32) {
+pub fn map_file(page: u32) {
     let memory = memory();
     memory.open(INODE);
     memory.cache(INODE, 0, (page, page));
@@ -48,7 +48,7 @@ fn map_file(page: u32) {
 }
 
 /// How a model fails that must.
-fn fails(model: impl Fn() + 'static) -> Failure {
+pub fn fails(model: impl Fn() + 'static) -> Failure {
     let judged = Explorer::new().pct(1, 3, MOST).check(model);
     judged.expect_err("the policy is broken")
 }
