@@ -135,10 +135,10 @@ impl<P: Platform> Gate<P> {
         }
     }
 
-    /// Enters when the gate opens.
+    /// Enters when the gate, which was closed, opens.
     #[cold]
     fn wait(&self) {
-        while !self.try_lock() {
+        loop {
             let free = P::spin_until(
                 &self.word,
                 Relaxed, // only a hint: try_lock acquires
@@ -149,6 +149,9 @@ impl<P: Platform> Gate<P> {
             );
             if free.is_none() && self.push(P::me(), 0) {
                 await_pop::<P>(P::me());
+            }
+            if self.try_lock() {
+                return;
             }
         }
     }
