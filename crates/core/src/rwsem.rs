@@ -102,11 +102,10 @@
 //!
 //! # Fairness
 //!
-//! As in the mutex: running tasks overtake sleeping ones, and readers spin in line
-//! with writers while the owner runs, until the first
-//! waiter is overdue and is handed the lock. A reader does not join readers
-//! past waiters; it may steal a lock that is free. A *recursive* reader does join
-//! them (`rwsem/recursive.rs`).
+//! As in the mutex: running tasks overtake sleeping ones, until the first waiter is
+//! overdue and is handed the lock. They spin in line while the owner runs, readers among
+//! writers; and until then a reader that is awake also joins readers past waiters. A
+//! *recursive* reader joins them even later (`rwsem/recursive.rs`).
 
 mod api;
 mod bias;

@@ -1,6 +1,8 @@
 //! How a task that is awake takes the reader-writer semaphore.
 
-use super::{Count, Kind, OWNER_SHIFT, READERS, RawRwLock, WAITERS, WakeCheck};
+use super::{
+    Count, HANDOFF, Kind, OVERFLOW, OWNER_SHIFT, READERS, RawRwLock, WAITERS, WRITER, WakeCheck,
+};
 use crate::{
     osq,
     platform::{Deadline, Event, Ordering::*, Platform, TaskId, Word},
@@ -107,6 +109,28 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// The same for who may wait: it leaves that to who has promised to come.
     pub(super) fn take_awake(&self, kind: Kind) -> bool {
         self.take_or_revoke(kind, |count| count.is_to_be_revoked(kind))
+            || kind == Kind::Read && self.join_readers()
+    }
+
+    /// Takes the lock as a reader past waiters, as long as the first of them is not overdue.
+    fn join_readers(&self) -> bool {
+        loop {
+            let count = self.count();
+            let may_join = count.has(WAITERS) && !count.has(WRITER | HANDOFF);
+            if !may_join || count.readers() == 0 || count.entered(Kind::Read).has(OVERFLOW) {
+                return false;
+            }
+            if self.overdue(count).is_some() {
+                self.ask();
+                return false;
+            }
+            // (R1) Acquire pairs with the Release of those that left before.
+            if self.exchange(count, count.entered(Kind::Read), Acquire) {
+                self.own(Kind::Read, count);
+                self.share(Kind::Read, count);
+                return true;
+            }
+        }
     }
 
     fn take_or_revoke(&self, kind: Kind, revokes: impl Fn(Count) -> bool) -> bool {

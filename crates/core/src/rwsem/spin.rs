@@ -268,7 +268,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// The first waiter, if it is overdue and nobody asked for it yet: a hint.
-    fn overdue(&self, count: Count) -> Option<TaskId> {
+    pub(super) fn overdue(&self, count: Count) -> Option<TaskId> {
         if !count.has(WAITERS) || count.has(HANDOFF) {
             return None;
         }
@@ -277,7 +277,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Asks for the lock on behalf of the first waiter.
-    fn ask(&self) {
+    pub(super) fn ask(&self) {
         let asked = self.queue.enter(|queue| {
             self.bury(&queue);
             let count = self.count();
