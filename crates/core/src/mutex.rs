@@ -76,7 +76,10 @@
 //! [`PATIENCE_MICROS`], and has been the first for [`TURN_MICROS`], is overdue.
 //! It, or a spinner on its behalf, asks for the mutex with `HANDOFF`, and gets
 //! it from the next unlock. An overdue waiter that was woken but does not get a
-//! CPU would gain nothing from the mutex; for it, spinners let others run.
+//! CPU would gain nothing from the mutex; for it, spinners let others run, and take
+//! a place in the queue when that took them their CPU: one comes, one goes, and no
+//! more are awake than before. They do so outside the spin queue, for who lets others
+//! run as its lead is the lead of spinners that run, and has them all go to sleep.
 
 mod codes;
 mod keep;
@@ -104,6 +107,10 @@ pub const TURN_MICROS: u32 = 250;
 
 /// How many times who spins does so that finds the owner off its CPU.
 const SPINS: u32 = 4;
+
+/// How long a spinner lets an overdue first waiter run, in microseconds, before it takes
+/// a place in the queue: some switches of threads.
+const EXCHANGE_MICROS: u32 = 100;
 
 /// How long the first waiter sleeps at a time while the mutex has `BOOST`, in
 /// nanoseconds: an unlock then has no step that is one with a test of the front.
@@ -251,17 +258,34 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         mut spun: Spun,
         deadline: Option<Deadline>,
     ) -> bool {
-        for _ in 1..SPINS {
-            let Spun::OwnerOff(owner, promise) = spun else {
-                break;
+        let mut spins = SPINS;
+        let mut gives_way = None;
+        loop {
+            let promise = match spun {
+                Spun::OwnerOff(owner, promise) if spins > 1 => {
+                    spins -= 1;
+                    P::yield_to(owner);
+                    promise
+                }
+                Spun::FirstOff(first, promise) if !matches!(look, Look::Every(_)) => {
+                    let since = *gives_way.get_or_insert_with(P::stamp);
+                    P::yield_to(first);
+                    if P::elapsed(since, EXCHANGE_MICROS) {
+                        P::event(Event::SpinGaveWay);
+                        break;
+                    }
+                    promise
+                }
+                _ => break,
             };
-            P::yield_to(owner);
             spun = self.spin(me, look, promise, deadline, || false);
         }
         let took = match spun {
             Spun::Took => true,
             Spun::Stop => false,
-            Spun::OwnerOff(_, promise) => self.body.take_or_retract(me, promise),
+            Spun::OwnerOff(_, promise) | Spun::FirstOff(_, promise) => {
+                self.body.take_or_retract(me, promise)
+            }
         };
         took || self.body.queue_up(me, deadline)
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use lockyard_check::{Check, CheckWord, Explorer, spawn};
 use lockyard_core::{Deadline, Event, FOREVER, Look, Ordering::Relaxed, Platform, Word};
 
-use crate::{DEADLINE, LATE, explore, explore_to, guarded::Flag};
+use crate::{DEADLINE, explore, guarded::Flag};
 
 fn waiting(waiters: u32, deadline: Option<Deadline>, notify: impl Fn(&Flag) + 'static) {
     let flag = Flag::new();
@@ -35,10 +35,9 @@ fn no_lost_notify() {
 
 #[test]
 fn requeue_against_timeout() {
-    explore_to(
-        LATE,
+    explore(
         "condvar, deadline",
-        &Explorer::new().whims(1),
+        &Explorer::new().whims(1).polling(),
         &[Event::Requeued, Event::Cancelled],
         || {
             waiting(1, Some(DEADLINE), |flag| {

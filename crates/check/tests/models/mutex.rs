@@ -102,6 +102,17 @@ fn three_tasks_at_random() {
     }
 }
 
+/// One owns the mutex, one is awake as the first waiter and overdue, and one that spins
+/// gives way to it.
+#[test]
+fn three_tasks_that_poll() {
+    let explorer = Explorer::new().whims(6).polling().pct(0, 3, 20_000);
+    let events = [Event::SpinGaveWay, Event::HandedOff];
+    explore("mutex of 3, polling", &explorer, &events, || {
+        locking(&[6, 6, 6])
+    });
+}
+
 /// Three tasks that lock, lock fairly, and give up, each two of these.
 pub fn of_all_kinds() -> Rc<Guarded> {
     let kinds: [fn(&Guarded); 3] = [Guarded::lock_work_unlock, fair, until];

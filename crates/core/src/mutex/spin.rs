@@ -31,6 +31,8 @@ pub(crate) enum Spun {
     Took,
     /// The owner is off its CPU. If there is a promise, it stands.
     OwnerOff(TaskId, Promise),
+    /// The first waiter is awake and overdue, and may wait for the caller's CPU. Likewise.
+    FirstOff(TaskId, Promise),
     /// It is time to queue up.
     Stop,
 }
@@ -76,7 +78,9 @@ impl<P: Platform> Body<P> {
     pub(crate) fn glance(&self, me: TaskId, promise: &mut Promise) -> bool {
         let mut looks = GLANCES;
         while looks > 0 {
-            self.promise(promise);
+            if self.promise(promise).is_some() {
+                return false;
+            }
             let free = P::spin_until(
                 &self.owner,
                 Relaxed, // only a hint: `take` acquires
@@ -121,8 +125,9 @@ impl<P: Platform> Body<P> {
             }
             let give_up = if gives_way() {
                 Some(Event::SpinNotTop)
+            } else if let Some(first) = self.promise(&mut promise) {
+                return Spun::FirstOff(first, promise);
             } else {
-                self.promise(&mut promise);
                 self.watch(owner, look, deadline, || {
                     let front = self.queue.front();
                     let needed = front.first().is_some_and(|first| {
@@ -148,22 +153,20 @@ impl<P: Platform> Body<P> {
     }
 
     /// If there are waiters: promises, on behalf of a spinner, to look at the
-    /// owner again, unless somebody else has; and sees to an overdue first.
+    /// owner again, unless somebody else has; and sees to an overdue first. Returns
+    /// that one if it is awake: it may wait for the caller's CPU.
     #[inline]
-    fn promise(&self, promise: &mut Promise) {
+    fn promise(&self, promise: &mut Promise) -> Option<TaskId> {
         loop {
             let front = self.queue.front();
-            let Some(first) = front.first() else { return };
+            let first = front.first()?;
             let overdue = !front.has(HANDOFF) && Self::is_overdue(first);
             if front.has(AWAKE) {
-                if overdue {
-                    P::yield_to(first); // it may wait for my CPU
-                }
-                return;
+                return overdue.then_some(first);
             }
             let wanted = front.with(if overdue { SPINNER | HANDOFF } else { SPINNER });
             if wanted == front {
-                return;
+                return None;
             }
             if self.queue.mark(front, wanted) {
                 if !front.has(SPINNER) {
@@ -172,7 +175,7 @@ impl<P: Platform> Body<P> {
                 if overdue {
                     P::event(Event::HandoffAsked);
                 }
-                return;
+                return None;
             }
         }
     }

@@ -14,6 +14,8 @@ pub enum Event {
     SpinResched,
     /// A spinner gave up: another spins already.
     SpinNotFirst,
+    /// A spinner gave up: it let an overdue first waiter have its CPU.
+    SpinGaveWay,
     /// A spinner left its queue in step A: its predecessor let go of it.
     OsqUnqueueA,
     /// A spinner that was leaving its queue was given the lead instead.
@@ -94,11 +96,12 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 42] = [
+    pub const ALL: [Event; 43] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
         Event::SpinNotFirst,
+        Event::SpinGaveWay,
         Event::OsqUnqueueA,
         Event::OsqUnqueueRaced,
         Event::OsqUnqueueB,
