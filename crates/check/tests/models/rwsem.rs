@@ -88,7 +88,7 @@ fn two_readers_and_a_writer() {
     for changes in 1..=3 {
         let explorer = Explorer::new().whims(2).pct(1, changes, MANY);
         explore("rwsem, 2 readers and a writer", &explorer, &events, || {
-            tasks::<Lockless>(&[(0, Shared::read), (0, Shared::read), (2, Shared::write)]);
+            tasks::<Lockless>(&[(2, Shared::read), (2, Shared::read), (2, Shared::write)]);
         });
     }
 }
