@@ -347,10 +347,11 @@ fn a_downgrade_lets_readers_in() {
     let explorer = Explorer::new().whims(1).always_running();
     for to_upgradable in [false, true] {
         let events = [Event::ReadersGranted];
-        explore("rwsem, downgrade", &explorer, &events, move || {
+        explore_to(LATE, "rwsem, downgrade", &explorer, &events, move || {
             let shared = Shared::<Lockless>::new();
             let writer = Rc::clone(&shared);
             spawn(move || {
+                limit_whims(0);
                 writer.lock.write();
                 writer.work();
                 if to_upgradable {
