@@ -112,6 +112,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             && self.owner.load(Relaxed) & BUSY == 0 // the caller's own
             // (K1)
             && P::store_if(&self.owner, self.came(how), &self.count, count.0)
+            && {
+                P::retook();
+                true
+            }
     }
 
     /// Lets the caller in, if the count says that the lock is reserved for it.
@@ -189,7 +193,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Whether the keeper is in as a reader: a snapshot.
-    #[cold]
+    #[inline]
     pub(super) fn is_read_by_keeper(&self) -> bool {
         // (K2) Acquire: it may be the caller, and in the count by now.
         self.owner.load(Acquire) & (BUSY | READERS) == BUSY | READERS

@@ -106,21 +106,10 @@ fn a_writer_that_gives_up() {
 /// A task that reads twice at a time is in two slots, or in one and counted.
 #[test]
 fn nested_readers() {
-    fn read_nested(shared: &Shared) {
-        shared.read();
-        shared.lock.read();
-        let again = shared.lock.try_read();
-        shared.payload.get();
-        if again {
-            shared.unlock_read();
-        }
-        shared.payload.get();
-        shared.unlock_read();
-    }
     let explorer = Explorer::new().biasing().whims(1).pct(1, 3, MANY);
     let events = [Event::Biased, Event::BiasRevoked];
     explore("rwsem, nested", &explorer, &events, || {
-        tasks(&[(1, read_nested), (0, Shared::write)]);
+        tasks::<Lockless>(&[(1, Shared::read_nested), (0, Shared::write)]);
     });
 }
 

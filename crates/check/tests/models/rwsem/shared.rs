@@ -106,6 +106,19 @@ impl<C: WakeCheck> Shared<C> {
         self.unlock_read();
     }
 
+    /// Reads twice at a time, after it has read.
+    pub fn read_nested(&self) {
+        self.read();
+        self.lock.read();
+        let again = self.lock.try_read();
+        self.payload.get();
+        if again {
+            self.unlock_read();
+        }
+        self.payload.get();
+        self.unlock_read();
+    }
+
     pub fn write_fairly(&self) {
         self.lock.write();
         self.work();
