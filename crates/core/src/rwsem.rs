@@ -112,8 +112,10 @@ mod bias;
 mod codes;
 mod count;
 mod enter;
+mod fenced;
 mod keep;
 mod recursive;
+mod rest;
 mod spin;
 mod wait;
 mod wake;
@@ -174,7 +176,7 @@ impl WakeCheck for Lockless {
 }
 
 /// A task as a waiter; the fields belong to the holder of the queue's gate, but
-/// for `granted`, and `chain` in the hands of who grants.
+/// for `granted`, and `chain` in the hands of who tells.
 pub(crate) struct Node<P: Platform> {
     /// A [`Kind`], or 0 when the task is not in the queue.
     kind: P::U32,
@@ -182,12 +184,16 @@ pub(crate) struct Node<P: Platform> {
     chain: P::U32,
     /// What the task was told.
     granted: P::U32,
+    /// Whether it is not to be told again to come again.
+    insists: P::U32,
 }
 
 /// What `Node::granted` says: it has the lock.
 const GRANTED: u32 = 1;
 /// It has the lock, and is to let in those for whom the batch had no room.
 const GRANTED_AND_MORE: u32 = 2;
+/// It has not, and is to come again.
+const AGAIN: u32 = 3;
 
 impl<P: Platform> Node<P> {
     pub(crate) const fn new() -> Self {
@@ -195,6 +201,7 @@ impl<P: Platform> Node<P> {
             kind: P::U32::ZERO,
             chain: P::U32::ZERO,
             granted: P::U32::ZERO,
+            insists: P::U32::ZERO,
         }
     }
 
@@ -463,10 +470,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let by_reservation = self.is_read_by_keeper();
         let count = self.count();
         let uncounted = || count.has_slots() && (self.has_slot() || self.is_read_by_slot());
-        match count.has(WRITER) {
+        let counted = match count.has(WRITER) {
             true => count.has_keeper() && (by_reservation || count.readers() > 0),
-            false => count.counted_readers() > 0 || uncounted(),
-        }
+            false => count.counted_readers() > 0,
+        };
+        counted || uncounted()
     }
 
     /// Whether a writer holds the lock.

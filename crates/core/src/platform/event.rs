@@ -66,6 +66,12 @@ pub enum Event {
     Biased,
     /// They do again, for another than a reader came.
     BiasRevoked,
+    /// The same, where readers fence.
+    FencedBiasRevoked,
+    /// Readers of a lock fence no longer.
+    FenceShed,
+    /// Who waits for a lock whose readers are to fence was told to come again.
+    ToldToComeAgain,
     /// A task that had a lock reserved was asked to release it, and did.
     Recalled,
     /// A spinner gave up: a waiter of a higher priority came, or may have.
@@ -96,7 +102,7 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 43] = [
+    pub const ALL: [Event; 46] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
@@ -127,6 +133,9 @@ impl Event {
         Event::Revoked,
         Event::Biased,
         Event::BiasRevoked,
+        Event::FencedBiasRevoked,
+        Event::FenceShed,
+        Event::ToldToComeAgain,
         Event::Recalled,
         Event::SpinNotTop,
         Event::Lent,

@@ -44,8 +44,9 @@
 //!
 //! A slot may name a lock that was dropped or moved while a guard of it was forgotten.
 //! A lock that later lies there must not take it for a reader. Nor does it: only in
-//! `BIASED` and `REVOKING` can a slot name a reader that is not counted. So who leaves in
-//! another state, by a slot, has found a stale one; and `BIASING` wipes all of them.
+//! `BIASED`, `REVOKING` and `DRAINING` can a slot name a reader that is not counted. So who
+//! leaves in another state, by a slot, has found a stale one; and `BIASING`, through which a
+//! lock goes once, before it is first biased, wipes all of them.
 //!
 //! # The names of locks
 //!
@@ -86,23 +87,11 @@ const NAME_SHIFT: u32 = 2;
 /// The alignment of a lock says nothing.
 const ALIGN_SHIFT: u32 = 3;
 
-/// A revoked bias does not come back before this many times the time that revoking it
-/// took.
-const PAYS: u32 = 32;
-/// Times of rest are powers of two of these, in microseconds; the first, and the longest:
-/// half a millisecond, and a second.
-const GRAIN_MICROS: u32 = 64;
-const SHORTEST: u32 = 3;
-const LONGEST: u32 = 14;
-/// Powers that a bias adds which was revoked before it had lasted as long as the rest
-/// before it; another takes one away.
-const DEARER: u32 = 3;
-
 /// What a slot says of the lock that it names.
 #[derive(Clone, Copy)]
-struct Name {
-    lock: u32,
-    region: u32,
+pub(super) struct Name {
+    pub(super) lock: u32,
+    pub(super) region: u32,
 }
 
 impl Name {
@@ -117,11 +106,11 @@ impl Name {
 }
 
 /// Where a task says that it reads.
-struct Slot<P: Platform> {
+pub(super) struct Slot<P: Platform> {
     /// The low part of the lock's name, and the marks; 0 when there is none.
-    lock: P::U32,
+    pub(super) lock: P::U32,
     /// The high part, of the lock or of the last one; 0 before the first.
-    region: P::U32,
+    pub(super) region: P::U32,
 }
 
 impl<P: Platform> Slot<P> {
@@ -133,7 +122,7 @@ impl<P: Platform> Slot<P> {
     }
 
     #[inline(always)]
-    fn is_free_in(&self, region: u32) -> bool {
+    pub(super) fn is_free_in(&self, region: u32) -> bool {
         self.lock.load(Relaxed) == 0 && self.region.load(Relaxed) == region // likewise
     }
 }
@@ -141,7 +130,7 @@ impl<P: Platform> Slot<P> {
 /// The slots of a task, on lines that others write to only to revoke a bias.
 #[repr(align(128))]
 pub(crate) struct Slots<P: Platform> {
-    slots: [Slot<P>; SLOTS],
+    pub(super) slots: [Slot<P>; SLOTS],
     /// Those in use but for the first one's; the task's own.
     others: P::U32,
     /// Who is about to exchange a slot.
@@ -163,7 +152,7 @@ impl<P: Platform> Slots<P> {
     }
 
     /// A free slot whose region is that of the lock.
-    fn free(&self, name: Name) -> Option<usize> {
+    pub(super) fn free(&self, name: Name) -> Option<usize> {
         let free_in = |region| self.slots.iter().position(|slot| slot.is_free_in(region));
         free_in(name.region).or_else(|| {
             let free = |slot: &Slot<P>| slot.lock.load(Relaxed) == 0; // its task's own
@@ -185,7 +174,7 @@ impl<P: Platform> Slots<P> {
     }
 
     /// One more or less of the slots but the first.
-    fn count_others(&self, at: usize, change: u32) {
+    pub(super) fn count_others(&self, at: usize, change: u32) {
         if at > 0 {
             let others = self.others.load(Relaxed); // its task's own
             self.others.store(others.wrapping_add(change), Relaxed); // likewise
@@ -211,40 +200,9 @@ impl<P: Platform> Slots<P> {
     }
 }
 
-/// Since when a lock is biased or rests, and how long it rests: a power of two, below.
-#[derive(Clone, Copy)]
-struct Rest(u32);
-
-impl Rest {
-    const POWER: u32 = GRAIN_MICROS - 1;
-
-    const fn power(self) -> u32 {
-        self.0 & Self::POWER
-    }
-
-    /// Whether the bias may come back; or, while it is there, whether it has paid.
-    fn is_over<P: Platform>(self) -> bool {
-        self.0 == 0 || P::elapsed(self.0 & !Self::POWER, GRAIN_MICROS << self.power())
-    }
-
-    fn from_now<P: Platform>(power: u32) -> Self {
-        Self(P::stamp() & !Self::POWER | power)
-    }
-
-    /// After a bias that was revoked in so many microseconds.
-    fn after(self, paid: bool, micros: u32) -> u32 {
-        let power = match paid {
-            true => self.power().saturating_sub(1),
-            false => self.power() + DEARER,
-        };
-        let least = (micros.saturating_mul(PAYS) / GRAIN_MICROS).max(1).ilog2() + 1;
-        power.max(least).clamp(SHORTEST, LONGEST)
-    }
-}
-
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
-    fn name(&self) -> Name {
+    pub(super) fn name(&self) -> Name {
         Name::of(P::name_of(ptr::from_ref(self).addr()) as u64)
     }
 
@@ -326,26 +284,26 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// A reader is about to leave, and the lock is read again and again: it leaves its
-    /// part to the virtual reader, if the lock is not to rest. Returns whether it left.
+    /// part to the virtual reader of a fenced bias, if the lock is not to rest. Returns
+    /// whether it left.
     #[cold]
     pub(super) fn bias(&self) -> bool {
-        let rest = Rest(self.rest.load(Relaxed)); // a hint
-        let count = self.count();
-        if !rest.is_over::<P>()
-            || !count.may_bias()
-            // Relaxed: it keeps others from doing the same, and tells nothing.
-            || !self.exchange(count, count.next(), Relaxed)
-        {
+        let (rest, count) = (self.rest(), self.count());
+        if !rest.may_fence::<P>() || !count.may_bias() {
             return false;
         }
-        let name = self.name();
-        P::each_task(|task| {
-            task.slots.visit(name, |word| {
-                word.compare_exchange(name.lock, 0, Relaxed, Relaxed).ok(); // nobody's
-            });
-        });
-        self.rest
-            .store(Rest::from_now::<P>(rest.power()).0, Relaxed); // a hint
+        if !rest.is_new() {
+            self.set_rest(rest.fenced::<P>());
+            return self.fence_again(count);
+        }
+        // Acquire: whether it is new is known. It keeps others from doing the same.
+        if !self.exchange(count, count.next(), Acquire) {
+            return false;
+        }
+        if self.rest().is_new() {
+            self.wipe();
+            self.set_rest(rest.fenced::<P>());
+        }
         loop {
             let count = self.count();
             if count.has(OF_WAITERS) {
@@ -353,11 +311,21 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 return false;
             }
             // (R1) Release: the caller's part is the virtual reader's.
-            if self.exchange(count, count.next(), Release) {
+            if self.exchange(count, count.next().fenced(), Release) {
                 P::event(Event::Biased);
                 return true;
             }
         }
+    }
+
+    /// Frees the slots that name a lock that was here before.
+    fn wipe(&self) {
+        let name = self.name();
+        P::each_task(|task| {
+            task.slots.visit(name, |word| {
+                word.compare_exchange(name.lock, 0, Relaxed, Relaxed).ok(); // nobody's
+            });
+        });
     }
 
     /// Who needs the lock without readers, or is to wait for it, ends a bias, and looks
@@ -370,14 +338,18 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return; // another does, or a reader came or went
         }
         P::quiesce(); // (B1)
-        let name = self.name();
-        P::each_task(|task| task.slots.visit(name, |word| self.count_in(word, name)));
-        let rest = Rest(self.rest.load(Relaxed)); // a hint
+        P::fence(); // (F1)
+        self.count_slots();
         let micros = P::stamp().wrapping_sub(began);
-        let power = rest.after(rest.is_over::<P>(), micros);
-        self.rest.store(Rest::from_now::<P>(power).0, Relaxed); // a hint
+        self.set_rest(self.rest().revoked::<P>(micros));
         P::event(Event::BiasRevoked);
         self.release_slow(READER | REVOKING, false);
+    }
+
+    /// Counts the readers that are in by slots: no more come.
+    pub(super) fn count_slots(&self) {
+        let name = self.name();
+        P::each_task(|task| task.slots.visit(name, |word| self.count_in(word, name)));
     }
 
     /// Counts a reader that has said in a slot that it reads, unless it has left.
@@ -386,7 +358,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         // (B2) Release: it is counted; Acquire: it has left.
         let told = word.compare_exchange(name.lock, name.lock | COUNTED, Release, Acquire);
         if told.is_err() {
-            // Nobody waits for this: the virtual reader is still there.
+            // Nobody waits for this: the virtual reader is still there, or a writer.
             self.count.fetch_add(READER.wrapping_neg(), Relaxed);
         }
     }

@@ -3,6 +3,7 @@
 use super::{
     OF_WAITERS, OVERFLOW, READER, SPINNER, UPGRADABLE, WAITERS, WRITER,
     bias::{BIASED, REVOKING, STATE, STEP},
+    fenced::DRAINING,
 };
 use crate::platform::TaskId;
 
@@ -65,7 +66,7 @@ impl Count {
 
     /// Whether the upgradable reader is the only reader.
     pub(super) const fn may_upgrade(self) -> bool {
-        self.has(UPGRADABLE) && self.readers() == 1
+        self.has(UPGRADABLE) && !self.has(WRITER) && self.readers() == 1
     }
 
     /// The count once a task that is awake has taken the lock, if it may: a
@@ -99,8 +100,15 @@ impl Count {
         self.0 & STATE
     }
 
+    /// Whether readers come and go by slots, without a fence.
     #[inline(always)]
     pub(super) const fn is_biased(self) -> bool {
+        self.0 & (STATE | WRITER | SPINNER) == BIASED
+    }
+
+    /// Whether readers come and go by slots.
+    #[inline(always)]
+    pub(super) const fn is_biased_somehow(self) -> bool {
         self.0 & (STATE | WRITER) == BIASED
     }
 
@@ -137,6 +145,11 @@ impl Count {
         self.has(WAITERS) && (!self.is_kept() || self.has(SPINNER))
     }
 
+    /// Whether somebody has promised to look after waiters.
+    pub(super) const fn is_promised(self) -> bool {
+        self.has(SPINNER) && !self.is_biased_somehow()
+    }
+
     /// Whether a task that may wait has to revoke what keeps it out.
     pub(super) const fn is_to_be_revoked(self, kind: Kind) -> bool {
         self.keeps_out(kind) && !self.may_join()
@@ -155,7 +168,7 @@ impl Count {
 
     /// Whether the caller has to revoke what keeps it out.
     pub(super) const fn keeps_out(self, kind: Kind) -> bool {
-        self.is_kept() || self.is_biased() && !kind.reads()
+        self.is_kept() || self.is_biased_somehow() && !kind.reads()
     }
 
     /// The next state.
@@ -165,7 +178,10 @@ impl Count {
 
     /// Whether a slot that names the lock stands for a reader.
     pub(super) const fn has_slots(self) -> bool {
-        self.has(BIASED) && !self.has(WRITER)
+        match self.has(WRITER) {
+            true => self.0 & DRAINING == DRAINING,
+            false => self.has(BIASED),
+        }
     }
 
     /// Whether one of its readers may turn into the virtual reader.

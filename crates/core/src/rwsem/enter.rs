@@ -32,6 +32,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     pub(super) fn read_by(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
         let count = self.count();
         self.fast_slot(count)
+            || count.is_fenced() && self.enter_fenced()
             || self.retake(count, READERS)
             || self.read_counted(count, kind, deadline)
     }
@@ -46,7 +47,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline]
     pub(super) fn fast_read(&self, kind: Kind) -> bool {
         let count = self.count();
-        self.fast_slot(count) || self.retake(count, READERS) || self.fast_count(count, kind)
+        self.fast_slot(count)
+            || self.retake(count, READERS)
+            || count.is_fenced() && self.enter_fenced()
+            || self.fast_count(count, kind)
     }
 
     /// Takes the lock as the writer at the first try.
@@ -103,12 +107,17 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Takes the lock if it may be taken, once is revoked what keeps the caller out.
     pub(super) fn take(&self, kind: Kind) -> bool {
-        self.take_or_revoke(kind, |count| count.keeps_out(kind))
+        let count = self.count();
+        match kind == Kind::Write && count.is_fenced() {
+            true => self.try_write_fenced(count),
+            false => self.take_or_revoke(kind, |count| count.keeps_out(kind)),
+        }
     }
 
     /// The same for who may wait: it leaves that to who has promised to come.
     pub(super) fn take_awake(&self, kind: Kind) -> bool {
-        self.take_or_revoke(kind, |count| count.is_to_be_revoked(kind))
+        kind == Kind::Read && self.count().is_fenced() && self.enter_fenced()
+            || self.take_or_revoke(kind, |count| count.is_to_be_revoked(kind))
             || kind == Kind::Read && self.join_readers()
     }
 

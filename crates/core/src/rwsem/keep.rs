@@ -250,6 +250,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     pub(super) fn revoke(&self, count: Count) {
         if count.is_kept() {
             self.unkeep(count);
+        } else if count.is_fenced() {
+            self.unfence(count);
         } else if count.is_biased() {
             self.unbias(count);
         }

@@ -1,7 +1,7 @@
 //! How who wants a reader-writer semaphore spins.
 
 use super::{
-    Count, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS, RawRwLock, SPINNER,
+    BUSY, Count, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS, RawRwLock, SPINNER,
     WAITERS, WRITER, WakeCheck, keep::SEQUENCE,
 };
 use crate::{
@@ -44,7 +44,10 @@ struct Owner(u32);
 
 impl Owner {
     const fn writer(self) -> Option<TaskId> {
-        TaskId::new((self.0 % SEQUENCE) >> OWNER_SHIFT)
+        match self.0 & (READERS | BUSY) {
+            READERS => None, // it was the last one
+            _ => TaskId::new((self.0 % SEQUENCE) >> OWNER_SHIFT),
+        }
     }
 
     const fn is_known(self) -> bool {
@@ -168,7 +171,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// The new writer takes itself out of the queue, and a promise that was
     /// made on its behalf, which it may not know of, off the count.
     fn leave_queue(&self, me: TaskId) {
-        self.queue.enter(|queue| {
+        let was_told = self.queue.enter(|queue| {
+            if P::task(me).rwsem.kind().is_none() {
+                return true;
+            }
             let was_first = Self::unqueue(&queue, me);
             let marks = match queue.first() {
                 None => OF_WAITERS,
@@ -176,7 +182,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 Some(_) => SPINNER,
             };
             self.count.fetch_and(!marks, Relaxed); // the gate orders the queue
+            false
         });
+        if was_told {
+            self.hear(me); // that it is to come again
+        }
     }
 
     /// Spins until the lock was taken, or it is better to stop, or `also` says
@@ -215,9 +225,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 continue;
             }
             if give_up == Some(Event::SpinReaders) {
-                self.owner
-                    .compare_exchange(READERS, READERS | NONSPINNABLE, Relaxed, Relaxed) // a hint
-                    .ok();
+                let Owner(word) = owner;
+                if word & (READERS | BUSY) == READERS {
+                    self.owner
+                        .compare_exchange(word, word | NONSPINNABLE, Relaxed, Relaxed) // a hint
+                        .ok();
+                }
             }
             if spinner.promised && self.keep_promise(spinner.kind) {
                 return Spun::Took;
@@ -241,7 +254,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 }
             } else if count.is_kept() {
                 self.revoke(count); // else nobody might come
-            } else if !count.has(SPINNER)
+            } else if !count.is_promised()
                 // Relaxed: what counts is that it is still held.
                 || self.exchange(count, count.without(SPINNER), Relaxed)
             {
@@ -252,7 +265,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Takes the lock, which may be taken.
     fn keep_promise_by(&self, kind: Kind, count: Count, taken: Count, promised: bool) -> bool {
-        let kept = if promised { SPINNER } else { 0 };
+        let kept = if promised && !count.is_biased_somehow() {
+            SPINNER
+        } else {
+            0
+        };
         // (R1) Acquire pairs with the Release of those that left before.
         let took = self.exchange(count, taken.without(kept), Acquire);
         if took {

@@ -1,8 +1,8 @@
 //! How tasks queue up for a reader-writer semaphore, wait, and give up.
 
 use super::{
-    Count, GRANTED_AND_MORE, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock, SPINNER, WAITERS,
-    WakeCheck, spin::Spun, wake::Wakes,
+    AGAIN, Count, GRANTED_AND_MORE, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock, SPINNER,
+    WAITERS, WakeCheck, spin::Spun, wake::Wakes,
 };
 use crate::{
     osq,
@@ -17,6 +17,14 @@ enum Tried {
     Queued,
     /// Neither: it is biased or reserved, and nobody may wait for it as long as it is.
     ToRevoke(Count),
+}
+
+/// How a wait in the queue ended.
+enum Waited {
+    Took,
+    Cancelled,
+    /// The caller is to come again.
+    Again,
 }
 
 /// How who gives up has left the queue.
@@ -38,7 +46,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let full = kind.reads() && self.count().entered(Kind::Read).has(OVERFLOW);
         assert!(!full, "too many readers of the rwsem at {self:p}");
         P::waits(self.address());
-        let look = P::pace();
+        if kind == Kind::Read {
+            self.ask_for_fence();
+        }
+        if kind == Kind::Write && self.outlast_fenced(deadline) {
+            return true;
+        }
+        let look = match self.rest().is_fenced() {
+            true => Look::Poll, // its writers are quick, and its readers leave the line alone
+            false => P::pace(),
+        };
         if self.count().is_to_be_revoked(kind) {
             self.recall(look);
         }
@@ -54,7 +71,22 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let me = P::me();
         let spins = !matches!(kind, Kind::Upgradable | Kind::Upgrade);
         let spun = spins && self.spin(me, kind, look, deadline) == Spun::Took;
-        spun || self.take_awake(kind) || self.queue_up(me, kind, deadline)
+        if spun || self.take_awake(kind) {
+            return true;
+        }
+        let node = &P::task(me).rwsem;
+        node.insists.store(0, Relaxed); // published by the gate
+        loop {
+            match self.queue_up(me, kind, deadline) {
+                Waited::Took => return true,
+                Waited::Cancelled => return false,
+                Waited::Again => node.insists.store(1, Relaxed), // likewise
+            }
+            let outlasts = kind == Kind::Write && self.outlast_fenced(deadline);
+            if outlasts || self.take_awake(kind) {
+                return true;
+            }
+        }
     }
 
     /// The writer wants the lock again: that ends at the deadline, or is a
@@ -74,7 +106,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Takes the lock or queues up for it, in the gate; then waits. Returns
     /// whether it was taken.
-    fn queue_up(&self, me: TaskId, kind: Kind, deadline: Option<Deadline>) -> bool {
+    fn queue_up(&self, me: TaskId, kind: Kind, deadline: Option<Deadline>) -> Waited {
         let tried = loop {
             match self.try_to_queue_up(me, kind) {
                 // Outside the gate: it takes long, and may have waiters to wake.
@@ -87,7 +119,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         };
         self.own(kind, before);
         self.share(kind, before);
-        true
+        Waited::Took
     }
 
     /// Takes the lock or queues up for it, in the gate, unless that has to be revoked.
@@ -131,19 +163,18 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Waits in the queue. Returns whether the lock was taken; either way the
     /// caller is out of the queue.
-    fn wait(&self, me: TaskId, kind: Kind, deadline: Option<Deadline>) -> bool {
+    fn wait(&self, me: TaskId, kind: Kind, deadline: Option<Deadline>) -> Waited {
         let mut promised = false;
         loop {
             if kind == Kind::Write && self.compete_in_queue(me, promised, deadline) {
-                return true;
+                return Waited::Took;
             }
             // Looked at last: who competes may sleep at the gate, and there be
             // woken by the one that grants, too.
             // (R3) Acquire pairs with the Release of who granted.
             let granted = P::task(me).rwsem.granted.load(Acquire);
             if granted != 0 {
-                self.let_in_the_rest(granted);
-                return true;
+                return self.told(granted);
             }
             if deadline.is_some_and(P::passed) {
                 return self.cancel(me);
@@ -156,7 +187,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Leaves the queue without the lock; `true` when it was granted at the
     /// last moment.
-    fn cancel(&self, me: TaskId) -> bool {
+    fn cancel(&self, me: TaskId) -> Waited {
         let node = &P::task(me).rwsem;
         let left = loop {
             let left = self.queue.enter(|queue| {
@@ -190,26 +221,33 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if let Left::Waking(wakes) = left {
             P::event(Event::Cancelled);
             wakes.deliver::<P>();
-            return false;
+            return Waited::Cancelled;
         }
         P::event(Event::CancelGranted);
-        // Who granted is about to say so, and to wake.
+        self.told(self.hear(me))
+    }
+
+    /// What the caller was told, who is out of the queue: if nothing yet, who took it out is
+    /// about to tell it, and to wake it.
+    pub(super) fn hear(&self, me: TaskId) -> u32 {
         loop {
             // (R3) Acquire pairs with the Release of who granted.
-            let granted = node.granted.load(Acquire);
+            let granted = P::task(me).rwsem.granted.load(Acquire);
             if granted != 0 {
-                self.let_in_the_rest(granted);
-                return true;
+                return granted;
             }
             P::park(None);
         }
     }
 
-    /// A granted reader carries on with a batch that was full.
-    fn let_in_the_rest(&self, granted: u32) {
-        if granted == GRANTED_AND_MORE {
-            self.pass_on();
+    /// Does as it was told. A granted reader carries on with a batch that was full.
+    fn told(&self, granted: u32) -> Waited {
+        match granted {
+            AGAIN => return Waited::Again,
+            GRANTED_AND_MORE => self.pass_on(),
+            _ => {}
         }
+        Waited::Took
     }
 
     /// Takes a waiter out of the queue; returns whether it was the first.

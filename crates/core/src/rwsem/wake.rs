@@ -2,8 +2,8 @@
 //! and who is left to a spinner.
 
 use super::{
-    Count, GRANTED, GRANTED_AND_MORE, HANDOFF, Kind, MAX_BATCH, OF_WAITERS, OVERFLOW, READER,
-    READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck,
+    AGAIN, Count, GRANTED, GRANTED_AND_MORE, HANDOFF, Kind, MAX_BATCH, OF_WAITERS, OVERFLOW,
+    READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck,
 };
 use crate::{
     osq,
@@ -19,6 +19,8 @@ pub(super) enum Wakes {
     First(TaskId),
     /// These have the lock, and wait to be told.
     Granted(Chain, Event),
+    /// These wait to be told that they are to come again.
+    Again(Chain),
 }
 
 /// Tasks in a row, linked by their nodes.
@@ -26,7 +28,8 @@ pub(super) enum Wakes {
 pub(super) struct Chain {
     first: TaskId,
     last: TaskId,
-    /// What to tell the last.
+    /// What to tell them, and the last.
+    tell: u32,
     tell_last: u32,
 }
 
@@ -50,6 +53,10 @@ impl Wakes {
                 chain.tell::<P>();
                 P::yield_to(chain.first);
             }
+            Wakes::Again(chain) => {
+                P::event(Event::ToldToComeAgain);
+                chain.tell::<P>();
+            }
         }
     }
 }
@@ -59,6 +66,7 @@ impl Chain {
         Self {
             first: task,
             last: task,
+            tell: GRANTED,
             tell_last: GRANTED,
         }
     }
@@ -78,7 +86,7 @@ impl Chain {
         }
     }
 
-    /// Tells each that it has the lock, and wakes it.
+    /// Tells each, and wakes it.
     fn tell<P: Platform>(self) {
         let mut next = Some(self.first);
         while let Some(task) = next {
@@ -86,7 +94,7 @@ impl Chain {
             let what = if next.is_none() {
                 self.tell_last
             } else {
-                GRANTED
+                self.tell
             };
             // (R3) Release pairs with the Acquire of who waits or gives up.
             P::task(task).rwsem.granted.store(what, Release);
@@ -108,16 +116,19 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_read_slow(&self, count: Count, fair: bool) {
-        P::about_to_write(&self.count); // likewise
-        if self.leave_by_slot() || self.leave_kept_slow(READERS) {
+        if count.is_fenced() && self.leave_fenced() || self.leave_by_slot() {
+            return;
+        }
+        P::about_to_write(&self.count); // who waits may have fetched the line
+        if self.leave_kept_slow(READERS) {
             return;
         }
         let alone = Count(READER);
-        if count.may_bias() && P::may_bias() && self.bias() {
+        if self.fence_again(count) || count.may_bias() && P::may_bias() && self.bias() {
             return;
         }
         // (R1) Release pairs with the Acquire of who takes it next.
-        if count != alone || !self.exchange(alone, self.kept(Count(0)), Release) {
+        if count != alone || !self.exchange(alone, self.left_behind(), Release) {
             self.release_counted(fair);
         }
     }
@@ -151,10 +162,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         let (count, alone) = (self.count(), Count(WRITER));
         let part = self.part(Kind::Write, count);
-        self.owner.store(0, Relaxed); // a hint
+        self.owner.store(self.owner_left_behind(), Relaxed); // a hint
         // As in `fast_alone`.
         // (R1) Release pairs with the Acquire of who takes it next.
-        if count != alone || !self.exchange(alone, self.kept(Count(0)), Release) {
+        if count != alone || !self.exchange(alone, self.left_behind(), Release) {
             self.release_part(count, part, fair);
         }
     }
@@ -173,7 +184,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     fn release_part(&self, count: Count, part: u32, fair: bool) {
         let after = Count(count.0 - part);
-        let skip = Self::may_skip(after) && !fair && !C::TRIES_GATE;
+        let skip = Self::may_skip(after) && !fair && !C::TRIES_GATE && !self.rest().is_fenced();
         let after = if skip { self.kept(after) } else { after };
         // (R1) Release pairs with the Acquire of who takes it next.
         if count.has(WAITERS) && !skip || !self.exchange(count, after, Release) {
@@ -188,7 +199,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     fn part(&self, kind: Kind, count: Count) -> u32 {
         let (part, holds) = match kind {
             Kind::Read | Kind::Recursive => {
-                let upgradable = u32::from(count.has(UPGRADABLE));
+                let upgradable = u32::from(count.has(UPGRADABLE) && !count.has(WRITER));
                 (READER, count.counted_readers() > upgradable)
             }
             Kind::Upgradable => (READER | UPGRADABLE, count.has(UPGRADABLE)),
@@ -211,7 +222,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         loop {
             let count = self.count();
             let after = Count(count.0 - part);
-            let skip = Self::may_skip(after) && !fair;
+            let skip = Self::may_skip(after) && !fair && !self.rest().is_fenced();
             if Self::concerns_waiters(after, part) && (!skip || C::TRIES_GATE) {
                 let section = |queue: Entered<'_, P>| self.release_inside(&queue, part, fair);
                 let entered = if skip {
@@ -315,7 +326,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     ) -> Option<Wakes> {
         loop {
             let count = self.count();
-            let plan = Self::plan(queue, change(count)?, fair);
+            let after = change(count)?;
+            let again = match self.rest().is_fenced() && !fair {
+                true => Self::tell_to_come_again(queue, after),
+                false => None,
+            };
+            let plan = again.unwrap_or_else(|| Self::plan(queue, after, fair));
             // (R2) Release pairs with the Acquire of who takes or grants it
             // next; Acquire, on behalf of those granted it here.
             if self.exchange(count, plan.count, AcqRel) {
@@ -353,6 +369,32 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 wakes: Wakes::None,
             },
         }
+    }
+
+    /// A free lock that is to have a fenced bias: nobody is to wait for that. `None` where
+    /// somebody is to be handed it, the first was told so before, or too many wait.
+    fn tell_to_come_again(queue: &Entered<'_, P>, count: Count) -> Option<Plan> {
+        if !count.is_free() || count.has(HANDOFF) {
+            return None;
+        }
+        let first = queue.first()?;
+        if P::task(first).rwsem.insists.load(Relaxed) != 0 {
+            return None; // the gate orders it
+        }
+        let mut chain = Chain {
+            tell: AGAIN,
+            tell_last: AGAIN,
+            ..Chain::of(first)
+        };
+        let mut room = MAX_BATCH;
+        while let Some(next) = queue.after(chain.last) {
+            room = room.checked_sub(1)?;
+            chain.append::<P>(next);
+        }
+        Some(Plan {
+            count: count.without(OF_WAITERS),
+            wakes: Wakes::Again(chain),
+        })
     }
 
     fn first(queue: &Entered<'_, P>) -> Option<(TaskId, Kind)> {
@@ -438,7 +480,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Takes those that were let in out of the queue, and tells spinners.
     fn carry_out(&self, queue: &Entered<'_, P>, plan: &Plan) {
-        let Wakes::Granted(chain, _) = plan.wakes else {
+        let (Wakes::Granted(chain, _) | Wakes::Again(chain)) = plan.wakes else {
             return;
         };
         let mut next = Some(chain.first);
@@ -446,10 +488,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             next = chain.after::<P>(task);
             Self::unqueue(queue, task);
         }
-        if plan.count.has(WRITER) {
+        if plan.count.is_free() {
+            // Nobody was let in, and it may be another's already.
+        } else if plan.count.has(WRITER) {
             self.set_owner(chain.first);
         } else {
-            self.owner.store(READERS, Relaxed); // a hint
+            // A hint; but who came by a reservation may learn by it that it is in the count.
+            self.owner.store(READERS, Release); // (K2)
         }
     }
 }

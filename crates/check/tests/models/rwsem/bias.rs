@@ -1,24 +1,35 @@
 //! Readers that are not counted, and who ends that.
 
+use lockyard_check::limit_whims;
+
 use super::*;
 
-/// Reads, which biases the lock, and reads again, by a slot if nobody came in between.
+/// Reads, which biases the lock with a fence, then by a slot, whereupon it may shed the
+/// fence, and then by a slot once more, if nobody came in between.
 fn read_again(shared: &Shared) {
-    shared.read();
-    shared.read();
+    (0..3).for_each(|_| shared.read());
+}
+
+/// What the models of a fenced bias have to reach, and those of one without.
+const FENCED: [Event; 2] = [Event::Biased, Event::FencedBiasRevoked];
+const SHED: [Event; 3] = [Event::Biased, Event::FenceShed, Event::BiasRevoked];
+
+/// One without takes three reads, of which the second finds that time has passed.
+fn shedding(changes: u32) -> Explorer {
+    Explorer::new().biasing().whims(2).pct(1, changes, MANY)
 }
 
 /// The reader is about to come, is in, or leaves, while a writer revokes.
 #[test]
 fn a_reader_and_a_writer() {
     let explorer = Explorer::new().biasing();
-    for explorer in [
-        explorer.executions(MOST),
-        explorer.whims(1).pct(1, 2, MANY),
-        explorer.whims(1).pct(1, 3, MANY),
+    for (explorer, events) in [
+        (explorer.executions(MOST), &FENCED[..]),
+        (explorer.whims(1).pct(1, 2, MANY), &FENCED),
+        (shedding(2), &SHED),
+        (shedding(3), &SHED),
     ] {
-        let events = [Event::Biased, Event::BiasRevoked];
-        explore("rwsem, a biased reader", &explorer, &events, || {
+        explore("rwsem, a biased reader", &explorer, events, || {
             tasks(&[(1, read_again), (1, Shared::write)]);
         });
     }
@@ -28,26 +39,68 @@ fn a_reader_and_a_writer() {
 #[test]
 fn two_readers_and_a_writer() {
     for changes in 1..=3 {
-        let explorer = Explorer::new().biasing().whims(2).pct(1, changes, MANY);
-        let events = [Event::Biased, Event::BiasRevoked, Event::Parked];
-        explore("rwsem, biased readers", &explorer, &events, || {
-            tasks(&[(2, read_again), (2, read_again), (2, Shared::write)]);
-        });
+        for events in [&FENCED[..], &SHED, &[Event::Parked]] {
+            explore("rwsem, biased readers", &shedding(changes), events, || {
+                tasks(&[(2, read_again), (2, read_again), (2, Shared::write)]);
+            });
+        }
     }
 }
 
-/// One of them ends the bias. It may come back while the other spins.
+/// One of them ends the bias. It may come back while the other spins, or waits, and is told
+/// to come again.
 #[test]
 fn two_writers() {
-    fn read_often(shared: &Shared) {
-        (0..3).for_each(|_| shared.read());
+    fn write_often(shared: &Shared) {
+        (0..2).for_each(|_| shared.write());
     }
     for changes in 1..=3 {
-        let explorer = Explorer::new().biasing().whims(3).polling();
-        let explorer = explorer.pct(1, changes, MANY);
-        let events = [Event::Biased, Event::BiasRevoked, Event::SpinAcquired];
-        explore("rwsem, bias and writers", &explorer, &events, || {
-            tasks(&[(3, read_often), (2, Shared::write), (2, Shared::write)]);
+        for second in [Shared::write, Shared::try_to_write as Work] {
+            let explorer = Explorer::new().biasing().whims(3).polling();
+            let explorer = explorer.pct(1, changes, MANY);
+            let events = [Event::FencedBiasRevoked, Event::SpinAcquired];
+            explore("rwsem, bias and writers", &explorer, &events, move || {
+                tasks(&[(3, read_again), (2, write_often), (2, second)]);
+            });
+        }
+    }
+}
+
+/// Who waits for a lock that is to have a fenced bias is told to come again, may have taken
+/// the lock meanwhile, or gives up.
+#[test]
+fn who_is_to_come_again() {
+    fn write_often(shared: &Shared) {
+        (0..3).for_each(|_| shared.write());
+    }
+    for others in [
+        [Shared::write, write_often as Work],
+        [Shared::write, Shared::try_to_write],
+        [Shared::read, Shared::write],
+    ] {
+        for changes in 2..=4 {
+            let explorer = Explorer::new().biasing().whims(3).pct(1, changes, MANY);
+            let events = [Event::ToldToComeAgain, Event::Parked];
+            explore("rwsem, come again", &explorer, &events, move || {
+                tasks(&[(3, read_again), (3, others[0]), (3, others[1])]);
+            });
+        }
+    }
+}
+
+/// A writer takes a lock with a fenced bias if it finds no reader, and else leaves it so.
+#[test]
+fn a_writer_that_tries() {
+    fn try_once(shared: &Shared) {
+        if shared.lock.try_write() {
+            shared.work();
+            shared.unlock_write();
+        }
+    }
+    let explorer = Explorer::new().biasing();
+    for explorer in [explorer.executions(MOST), explorer.whims(1).pct(1, 3, MANY)] {
+        explore("rwsem, fenced, try", &explorer, &FENCED, || {
+            tasks(&[(0, read_again), (0, try_once)]);
         });
     }
 }
@@ -60,6 +113,11 @@ fn nobody_waits_for_a_biased_lock() {
         shared.lock.read();
         shared.payload.get();
     }
+    fn shed(shared: &Shared) {
+        limit_whims(1); // it finds that time has passed
+        shared.read();
+        bias(shared);
+    }
     let others: [Work; 4] = [
         Shared::write,
         Shared::try_to_write,
@@ -68,49 +126,54 @@ fn nobody_waits_for_a_biased_lock() {
     ];
     for other in others {
         for changes in 1..=2 {
-            let explorer = Explorer::new().biasing().whims(1).pct(1, changes, 1_000);
-            explore(
-                "rwsem, who comes",
-                &explorer,
-                &[Event::BiasRevoked],
-                move || {
+            for (first, event) in [
+                (bias as Work, Event::FencedBiasRevoked),
+                (shed, Event::BiasRevoked),
+            ] {
+                let explorer = Explorer::new().biasing().whims(2).pct(1, changes, 1_000);
+                explore("rwsem, who comes", &explorer, &[event], move || {
                     behind(
-                        bias,
+                        first,
                         &[Step::UnlockRead],
                         &[(1, other), (1, Shared::upgrade)],
                     );
-                },
-            );
+                });
+            }
         }
     }
 }
 
 #[test]
 fn an_upgrade() {
-    let explorer = Explorer::new().biasing().executions(MOST);
-    let events = [Event::Biased, Event::BiasRevoked, Event::Upgraded];
-    explore("rwsem, biased, upgrade", &explorer, &events, || {
-        tasks(&[(0, Shared::upgrade), (0, read_again)]);
-    });
+    let fenced = Explorer::new().biasing().executions(MOST);
+    for (explorer, events) in [(fenced, &FENCED[..]), (shedding(3), &SHED)] {
+        explore("rwsem, biased, upgrade", &explorer, events, || {
+            tasks(&[(0, Shared::upgrade), (1, read_again)]);
+        });
+        explore("rwsem, upgraded", &explorer, &[Event::Upgraded], || {
+            tasks(&[(0, Shared::upgrade), (1, read_again)]);
+        });
+    }
 }
 
 #[test]
 fn a_writer_that_gives_up() {
-    let explorer = Explorer::new().biasing().executions(MOST);
-    let events = [Event::BiasRevoked, Event::Cancelled];
-    explore("rwsem, biased, deadline", &explorer, &events, || {
-        tasks(&[(0, read_again), (0, Shared::try_to_write)]);
-    });
+    let fenced = Explorer::new().biasing().executions(MOST);
+    for (explorer, events) in [(fenced, &FENCED[..]), (shedding(3), &SHED)] {
+        explore("rwsem, biased, deadline", &explorer, events, || {
+            tasks(&[(1, read_again), (0, Shared::try_to_write)]);
+        });
+    }
 }
 
 /// A task that reads twice at a time is in two slots, or in one and counted.
 #[test]
 fn nested_readers() {
-    let explorer = Explorer::new().biasing().whims(1).pct(1, 3, MANY);
-    let events = [Event::Biased, Event::BiasRevoked];
-    explore("rwsem, nested", &explorer, &events, || {
-        tasks::<Lockless>(&[(1, Shared::read_nested), (0, Shared::write)]);
-    });
+    for events in [&FENCED[..], &SHED] {
+        explore("rwsem, nested", &shedding(3), events, || {
+            tasks::<Lockless>(&[(1, Shared::read_nested), (0, Shared::write)]);
+        });
+    }
 }
 
 /// A reader in a slot touches nothing of the lock when it has left.
@@ -118,13 +181,15 @@ fn nested_readers() {
 fn freed_after_the_last_use() {
     fn read_again_and_free(shared: &Shared) {
         shared.read();
+        shared.read();
         read_and_free(shared);
     }
-    let explorer = Explorer::new().biasing().executions(MOST);
-    let events = [Event::Biased, Event::BiasRevoked];
-    explore("rwsem, freed in a bias", &explorer, &events, || {
-        freed::<Lockless>(0, read_again_and_free, write_and_free);
-    });
+    let fenced = Explorer::new().biasing().executions(MOST);
+    for (explorer, events) in [(fenced, &FENCED[..]), (shedding(3), &SHED)] {
+        explore("rwsem, freed in a bias", &explorer, events, || {
+            freed::<Lockless>(1, read_again_and_free, write_and_free);
+        });
+    }
 }
 
 /// A guard of a biased lock is forgotten, and a new lock lies where that one was: all
@@ -147,8 +212,7 @@ fn a_forgotten_guard() {
         });
     }
     let explorer = Explorer::new().biasing().executions(MOST);
-    let events = [Event::Biased, Event::BiasRevoked];
     for wait in [Shared::write, read_again] {
-        explore("rwsem, forgotten", &explorer, &events, move || model(wait));
+        explore("rwsem, forgotten", &explorer, &FENCED, move || model(wait));
     }
 }

@@ -34,7 +34,8 @@ fn legal() -> BTreeSet<(u32, u32, u32, u32)> {
 const BIASES: [u32; 4] = [0, 1 << 30, 2 << 30, 3 << 30];
 
 /// The states of a lock that may be biased: with one, it has readers; `UPGRADABLE` and
-/// the virtual reader are two; and nobody waits for one that is biased.
+/// the virtual reader are two; nobody waits for one that is biased, in which `SPINNER` says
+/// that its readers fence; and while a writer awaits those it has `WRITER` and `UPGRADABLE`.
 fn legal_with_a_bias() -> BTreeSet<(u32, (u32, u32, u32, u32))> {
     let biases = BIASES.into_iter();
     let all = biases.flat_map(|bias| legal().into_iter().map(move |state| (bias, state)));
@@ -42,7 +43,19 @@ fn legal_with_a_bias() -> BTreeSet<(u32, (u32, u32, u32, u32))> {
         let least = 1 + u32::from(upgradable != 0);
         bias == 0 || readers >= least && (marks == 0 || bias != BIASES[2])
     };
-    all.filter(is_legal).collect()
+    let biased = all.filter(is_legal).collect::<BTreeSet<_>>();
+    let is_biased =
+        |&&(bias, (.., marks)): &&(u32, (u32, u32, u32, u32))| bias == BIASES[2] && marks == 0;
+    let fenced = biased.iter().filter(is_biased);
+    let fenced = fenced.map(|&(bias, (writer, upgradable, readers, _))| {
+        (bias, (writer, upgradable, readers, SPINNER))
+    });
+    let waiting = [0, HANDOFF, SPINNER, HANDOFF | SPINNER].map(|marks| WAITERS | marks);
+    let draining = [0].into_iter().chain(waiting).flat_map(|marks| {
+        (0..=2).map(move |readers| (BIASES[3], (WRITER, UPGRADABLE, readers, marks)))
+    });
+    let more = fenced.chain(draining).collect::<BTreeSet<_>>();
+    biased.union(&more).copied().collect()
 }
 
 /// Two readers in one task.

@@ -1,0 +1,310 @@
+//! Readers of a lock that is written now and then, who are not in its count either.
+//!
+//! To end a bias costs a quiesce, microseconds. A *fenced* bias costs a writer no more than
+//! a look at the slots, and each of its readers an exchange of its own slot as it comes,
+//! which fences, and another as it leaves (so BRAVO, the paper). A lock that is read by several tasks,
+//! and written too often for a bias without a fence, has it; and gets it back as its
+//! writer leaves.
+//!
+//! | reader (F1) | who revokes (F1) |
+//! |---|---|
+//! | its slot: the lock; fence | count: from `BIASED` to `REVOKING`; fence |
+//! | count: biased? | each slot that names the lock |
+//!
+//! So a reader that finds the lock biased is found by who revokes that, and counted, by
+//! (B2); it may be by then. One that does not find it so takes its slot back; if it was
+//! counted meanwhile, it is a reader like others, and stays. The count acquires (R1).
+//!
+//! Its readers leave by an exchange alone, as who revokes may count them at any time (B2).
+//!
+//! A bias sheds its fence by an exchange of the count: some of its readers came by a fence
+//! then, so who revokes it quiesces and fences. It gets a fence by being revoked alone, for
+//! tests by `store_if` know of no fence.
+//!
+//! # Who waits
+//!
+//! A writer that finds readers which do not leave soon gives them the lock back, counted, and
+//! lets others run, for a reader that takes long is off its CPU. After a while it queues up as
+//! for any lock. But as long as readers are to fence nobody had better wait: a lock that is
+//! handed to many sleepers is held until the last of them has run, and who wants it meanwhile
+//! has to sleep, too. So a release that leaves the lock free tells all who wait to come again,
+//! each once.
+
+use super::{
+    Count, Kind, OF_WAITERS, OWNER_SHIFT, READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WRITER,
+    WakeCheck,
+    bias::{BIASED, Name, REVOKING},
+    keep::SEQUENCE,
+    rest::Rest,
+};
+use crate::{
+    mutex::PATIENCE_MICROS,
+    osq,
+    platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Word},
+};
+
+/// The mark of a biased count: with a fence. Nobody waits for it, and so nobody promises
+/// to come.
+const FENCED: u32 = SPINNER;
+
+/// What the count has while a writer counts those readers, and waits for them to leave.
+pub(super) const DRAINING: u32 = WRITER | REVOKING | UPGRADABLE;
+
+/// Looks while they leave.
+const DRAIN_LOOKS: u32 = 256;
+
+impl Count {
+    /// Whether readers come and go by slots with a fence.
+    #[inline(always)]
+    pub(super) const fn is_fenced(self) -> bool {
+        self.is_biased_somehow() && self.has(FENCED)
+    }
+
+    /// The same with a fenced bias: one of the readers is the virtual reader.
+    pub(super) const fn fenced(self) -> Self {
+        self.with(BIASED | FENCED)
+    }
+
+    /// The same as its readers are counted by a writer, who keeps others out.
+    const fn draining(self) -> Self {
+        Self(self.0 - (READER | BIASED | FENCED) + DRAINING)
+    }
+
+    /// Of those, once more with a fenced bias.
+    const fn drained(self) -> Self {
+        Self(self.0 - DRAINING + (READER | BIASED | FENCED))
+    }
+}
+
+impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
+    #[inline(always)]
+    pub(super) fn rest(&self) -> Rest {
+        Rest(self.rest.load(Relaxed)) // a hint
+    }
+
+    pub(super) fn set_rest(&self, rest: Rest) {
+        self.rest.store(rest.0, Relaxed); // a hint
+    }
+
+    /// Lets the caller in by a slot: the count said that the lock has a fenced bias.
+    #[inline(never)]
+    pub(super) fn enter_fenced(&self) -> bool {
+        let (name, mine) = (self.name(), &P::mine().slots);
+        if !mine.slots[0].is_free_in(name.region) {
+            return self.enter_fenced_by_any();
+        }
+        self.come_to(&mine.slots[0].lock, name)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_fenced_by_any(&self) -> bool {
+        let (name, mine) = (self.name(), &P::mine().slots);
+        let Some(at) = mine.free(name) else {
+            return false;
+        };
+        let came = self.come_to(&mine.slots[at].lock, name);
+        if came {
+            mine.count_others(at, 1);
+        }
+        came
+    }
+
+    #[inline]
+    fn come_to(&self, word: &P::U32, name: Name) -> bool {
+        P::swap_fenced(word, name.lock, Relaxed); // (F1)
+        // (F1), (R1)
+        let came = Count(self.count.load(Acquire)).is_biased_somehow()
+            // (B2) Acquire: I am counted.
+            || word.compare_exchange(name.lock, 0, Relaxed, Acquire).is_err();
+        if came {
+            P::took(None);
+            if P::may_bias() {
+                self.sample();
+            }
+        }
+        came
+    }
+
+    /// Lets the caller out by its first slot, if that stands for it in a fenced bias.
+    #[inline]
+    pub(super) fn leave_fenced(&self) -> bool {
+        let (name, slot) = (self.name(), &P::mine().slots.slots[0]);
+        // (B2) Acquire: it stands for a reader.
+        Count(self.count.load(Acquire)).is_fenced()
+            && slot.region.load(Relaxed) == name.region // its task's own
+            // (B2) Release: I have left. Who is counted leaves as such.
+            && slot.lock.compare_exchange(name.lock, 0, Release, Relaxed).is_ok()
+    }
+
+    /// Takes the lock as the writer, if nobody has it.
+    pub(super) fn try_write_fenced(&self, count: Count) -> bool {
+        let took = self.take_fenced(count, 1);
+        if took {
+            self.own(Kind::Write, Count(0));
+        }
+        took
+    }
+
+    /// Takes the lock as the writer, as long as it has a fenced bias. Returns whether it did.
+    ///
+    /// A reader that does not leave soon is off its CPU: it had better run, and meanwhile the
+    /// others had better read.
+    #[inline(never)]
+    pub(super) fn outlast_fenced(&self, deadline: Option<Deadline>) -> bool {
+        let since = P::stamp();
+        loop {
+            let count = self.count();
+            if !count.is_fenced() {
+                return false;
+            }
+            if count.counted_readers() == 0 && self.take_fenced(count, DRAIN_LOOKS) {
+                self.own(Kind::Write, Count(0));
+                return true;
+            }
+            if P::elapsed(since, PATIENCE_MICROS) || deadline.is_some_and(P::passed) {
+                return false;
+            }
+            self.let_readers_run();
+        }
+    }
+
+    /// Waits a moment for readers that are counted, and lets others run.
+    fn let_readers_run(&self) {
+        let since = P::stamp();
+        let left = P::spin_until(
+            &self.count,
+            Relaxed, // only a hint
+            Look::Poll,
+            FOREVER,
+            |count| !Count(count).is_fenced() || Count(count).counted_readers() == 0,
+            || P::elapsed(since, 1),
+        );
+        if left.is_none() {
+            P::yield_to(P::me());
+        }
+    }
+
+    /// Takes the lock as the writer if its readers leave until so many looks. Returns whether it
+    /// did; if not, they have it as before.
+    #[cold]
+    pub(super) fn take_fenced(&self, count: Count, looks: u32) -> bool {
+        if count.has(UPGRADABLE) {
+            self.unfence(count);
+            return false;
+        }
+        // Relaxed: the fence orders it.
+        if !self.exchange(count, count.draining(), Relaxed) {
+            return false; // another does, or a reader came or went
+        }
+        P::fence(); // (F1)
+        self.await_slots(looks);
+        self.count_slots();
+        P::spin_until(
+            &self.count,
+            Relaxed, // only a hint: who takes it acquires
+            Look::Poll,
+            looks,
+            |count| Count(count).readers() == 0,
+            || false,
+        );
+        if self.count().readers() == 0 {
+            // (R1) Acquire pairs with the Release of those that left before.
+            self.count
+                .fetch_add((DRAINING - WRITER).wrapping_neg(), Acquire);
+            self.set_rest(self.rest().written::<P>());
+            P::event(Event::FencedBiasRevoked);
+            return true;
+        }
+        let count = self.count();
+        // (R1) Release: what was before the fence
+        let again = !count.has(OF_WAITERS) && self.exchange(count, count.drained(), Release);
+        if !again {
+            self.release_slow(DRAINING, false);
+        }
+        false
+    }
+
+    /// Gives the readers that are in by slots some looks' time to leave: it costs less than
+    /// to count them.
+    fn await_slots(&self, looks: u32) {
+        let name = self.name();
+        P::each_task(|task| {
+            task.slots.slots.iter().for_each(|slot| {
+                if slot.lock.load(Relaxed) == name.lock && slot.region.load(Relaxed) == name.region
+                {
+                    // A hint: who counts looks again.
+                    let left = |now| now != name.lock;
+                    P::spin_until(&slot.lock, Relaxed, Look::Poll, looks, left, || false);
+                }
+            });
+        });
+    }
+
+    /// Ends a fenced bias.
+    #[cold]
+    pub(super) fn unfence(&self, count: Count) {
+        // Relaxed: the fence orders it.
+        if !self.exchange(count, count.without(FENCED).next(), Relaxed) {
+            return; // another does, or a reader came or went
+        }
+        P::fence(); // (F1)
+        self.count_slots();
+        P::event(Event::FencedBiasRevoked);
+        self.release_slow(READER | REVOKING, false);
+    }
+
+    /// A reader that was counted is about to leave: it leaves its part to the virtual reader,
+    /// if the lock had a fenced bias. Returns whether it left.
+    pub(super) fn fence_again(&self, count: Count) -> bool {
+        // (R1) Release: the caller's part is the virtual reader's.
+        count.may_bias() && self.rest().is_fenced() && self.exchange(count, count.fenced(), Release)
+    }
+
+    /// A reader that came by a fenced bias looks whether it is worth its while.
+    #[cold]
+    fn sample(&self) {
+        let (rest, count) = (self.rest(), self.count());
+        if rest.is_over::<P>() {
+            // Relaxed: the quiesce orders it.
+            if count.is_fenced() && self.exchange(count, count.without(FENCED), Relaxed) {
+                self.set_rest(rest.from_now::<P>());
+                P::event(Event::FenceShed);
+            }
+        } else if self.last_writer() != P::number() && rest.sampled() != rest {
+            self.set_rest(rest.sampled());
+        }
+    }
+
+    /// A reader has to wait: the lock is tried with a fenced bias.
+    pub(super) fn ask_for_fence(&self) {
+        let rest = self.rest();
+        if !rest.is_new() && rest.may_fence::<P>() {
+            self.set_rest(rest.fenced::<P>());
+        }
+    }
+
+    /// The number of who wrote last, if readers have the lock since then.
+    fn last_writer(&self) -> u32 {
+        (self.owner.load(Relaxed) % SEQUENCE) >> OWNER_SHIFT // a hint
+    }
+
+    /// The count that the last one leaves behind, and the owner word: of a lock with a
+    /// fenced bias, which gets it back, that of the last writer and `READERS`.
+    #[inline]
+    pub(super) fn left_behind(&self) -> Count {
+        match self.rest().is_fenced() {
+            true => Count(READER).fenced(),
+            false => self.kept(Count(0)),
+        }
+    }
+
+    /// The owner word as the writer leaves.
+    #[inline]
+    pub(super) fn owner_left_behind(&self) -> u32 {
+        match self.rest().is_fenced() {
+            true => P::number() << OWNER_SHIFT | READERS,
+            false => 0,
+        }
+    }
+}

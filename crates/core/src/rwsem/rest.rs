@@ -1,0 +1,139 @@
+//! When a lock is biased, with a fence or without, and when it had better not be: a word
+//! of hints.
+//!
+//! A lock that several tasks read is tried with a fenced bias; that lasts as long as many
+//! enough read for each that writes. If nobody writes for long, the bias sheds its fence.
+
+use crate::platform::Platform;
+
+/// A revoked bias does not come back before this many times the time that revoking it
+/// took.
+const PAYS: u32 = 32;
+/// Times of rest are powers of two of these, in microseconds; of a bias without a fence, the
+/// first and the longest: half a millisecond, and a second.
+const GRAIN_MICROS: u32 = 64;
+const SHORTEST: u32 = 3;
+const LONGEST: u32 = 14;
+/// Powers that a bias adds which was revoked before it had lasted as long as the rest
+/// before it; another takes one away.
+const DEARER: u32 = 3;
+
+/// Powers that a fenced bias adds that was not worth its while; and the longest rest of one.
+const FENCE_DEARER: u32 = 2;
+const FENCE_LONGEST: u32 = 10;
+
+/// How many writers more a fenced bias outlasts: at first, at most, and for each sampled
+/// reader that is not the last writer, one of 64. So it lasts where four of those read,
+/// or more, for each that writes.
+const BEGINS: u32 = 16;
+const MOST: u32 = 127;
+const SAMPLE: u32 = 16;
+
+/// The last write; how long a lock rests since then until it is biased without a fence, and
+/// until with one, powers of two; and how many writers more a fenced bias outlasts, 0 when
+/// there is none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rest(pub(super) u32);
+
+impl Rest {
+    const POWERS: u32 = 16;
+    const WRITERS: u32 = MOST + 1;
+    /// Of a time in grains, by the bits that are left.
+    const TIMES: u32 = 1 << (u32::BITS - 2 * Self::POWERS.ilog2() - Self::WRITERS.ilog2());
+
+    const fn power(self) -> u32 {
+        self.0 % Self::POWERS
+    }
+
+    const fn with_power(self, power: u32) -> Self {
+        Self(self.0 - self.power() + power)
+    }
+
+    const fn fence_power(self) -> u32 {
+        self.0 / Self::POWERS % Self::POWERS
+    }
+
+    const fn with_fence_power(self, power: u32) -> Self {
+        Self(self.0 - self.fence_power() * Self::POWERS + power * Self::POWERS)
+    }
+
+    const UNIT: u32 = Self::POWERS * Self::POWERS;
+
+    const fn writers(self) -> u32 {
+        self.0 / Self::UNIT % Self::WRITERS
+    }
+
+    const fn with_writers(self, writers: u32) -> Self {
+        Self(self.0 - self.writers() * Self::UNIT + writers * Self::UNIT)
+    }
+
+    const fn since(self) -> u32 {
+        self.0 / Self::UNIT / Self::WRITERS
+    }
+
+    pub(super) fn from_now<P: Platform>(self) -> Self {
+        let rest = self.0 % (Self::UNIT * Self::WRITERS);
+        Self(P::stamp() / GRAIN_MICROS % Self::TIMES * Self::UNIT * Self::WRITERS + rest)
+    }
+
+    /// Whether a fenced bias is to come back.
+    #[inline(always)]
+    pub(super) const fn is_fenced(self) -> bool {
+        self.writers() > 0
+    }
+
+    fn has_passed<P: Platform>(self, power: u32) -> bool {
+        let now = P::stamp();
+        let grains = (now / GRAIN_MICROS).wrapping_sub(self.since()) % Self::TIMES;
+        let since = now.wrapping_sub(grains * GRAIN_MICROS);
+        P::elapsed(since, GRAIN_MICROS << power)
+    }
+
+    /// Whether the bias may shed its fence; or, while it is there, whether it has paid.
+    pub(super) fn is_over<P: Platform>(self) -> bool {
+        self.has_passed::<P>(self.power())
+    }
+
+    /// Whether the lock may be biased with a fence, and is not.
+    pub(super) fn may_fence<P: Platform>(self) -> bool {
+        !self.is_fenced() && (self.is_new() || self.has_passed::<P>(self.fence_power()))
+    }
+
+    /// Whether the lock was never biased.
+    pub(super) const fn is_new(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn fenced<P: Platform>(self) -> Self {
+        self.with_writers(BEGINS).from_now::<P>()
+    }
+
+    /// After a bias without a fence that was revoked in so many microseconds.
+    pub(super) fn revoked<P: Platform>(self, micros: u32) -> Self {
+        let power = match self.is_over::<P>() {
+            true => self.power().saturating_sub(1),
+            false => self.power() + DEARER,
+        };
+        let least = (micros.saturating_mul(PAYS) / GRAIN_MICROS).max(1).ilog2() + 1;
+        let power = power.max(least).clamp(SHORTEST, LONGEST);
+        self.with_power(power).fenced::<P>()
+    }
+
+    /// After a fenced bias that was revoked.
+    pub(super) fn written<P: Platform>(self) -> Self {
+        let writers = self.writers().saturating_sub(1);
+        let dearer = if writers == 0 { FENCE_DEARER } else { 0 };
+        let power = (self.fence_power() + dearer).min(FENCE_LONGEST);
+        self.with_writers(writers)
+            .with_fence_power(power)
+            .from_now::<P>()
+    }
+
+    /// A sampled reader has come by a fenced bias.
+    pub(super) fn sampled(self) -> Self {
+        match self.writers() + SAMPLE {
+            writers @ ..=MOST => self.with_writers(writers),
+            _ => self.with_fence_power(0),
+        }
+    }
+}
