@@ -17,7 +17,8 @@ use lockyard_core::{
 
 use crate::{DEADLINE, LATE, explore, explore_to};
 use shared::{
-    Shared, Step, Work, behind, started, take_to_read, take_to_write, take_upgradably, tasks,
+    Shared, Step, Work, behind, behind_one, started, take_to_read, take_to_write, take_upgradably,
+    tasks,
 };
 
 /// How many executions of a model to explore that has too many.

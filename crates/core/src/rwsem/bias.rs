@@ -296,7 +296,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             self.set_rest(rest.fenced::<P>());
             return self.fence_again(count);
         }
-        // Acquire: whether it is new is known. It keeps others from doing the same.
+        // (R1) Acquire: whether it is new is known. It keeps others from doing the same.
         if !self.exchange(count, count.next(), Acquire) {
             return false;
         }

@@ -1,7 +1,5 @@
 //! Readers that are not counted, and who ends that.
 
-use lockyard_check::limit_whims;
-
 use super::*;
 
 /// Reads, which biases the lock with a fence, then by a slot, whereupon it may shed the
@@ -114,7 +112,6 @@ fn nobody_waits_for_a_biased_lock() {
         shared.payload.get();
     }
     fn shed(shared: &Shared) {
-        limit_whims(1); // it finds that time has passed
         shared.read();
         bias(shared);
     }
@@ -127,12 +124,12 @@ fn nobody_waits_for_a_biased_lock() {
     for other in others {
         for changes in 1..=2 {
             for (first, event) in [
-                (bias as Work, Event::FencedBiasRevoked),
-                (shed, Event::BiasRevoked),
+                ((0, bias as Work), Event::FencedBiasRevoked),
+                ((1, shed), Event::BiasRevoked),
             ] {
                 let explorer = Explorer::new().biasing().whims(2).pct(1, changes, 1_000);
                 explore("rwsem, who comes", &explorer, &[event], move || {
-                    behind(
+                    behind_one(
                         first,
                         &[Step::UnlockRead],
                         &[(1, other), (1, Shared::upgrade)],

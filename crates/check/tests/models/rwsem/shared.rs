@@ -246,11 +246,20 @@ pub fn started<C: WakeCheck>(works: &[(u32, Work<C>)]) -> Rc<Shared<C>> {
 /// The first task takes the lock, lets the others want it, and takes the steps:
 /// each other does what it is given, with so many whims.
 pub fn behind<C: WakeCheck>(take: Work<C>, steps: &'static [Step], others: &[(u32, Work<C>)]) {
+    behind_one((0, take), steps, others);
+}
+
+/// The same, if so many rare things happen to the first.
+pub fn behind_one<C: WakeCheck>(
+    (most, take): (u32, Work<C>),
+    steps: &'static [Step],
+    others: &[(u32, Work<C>)],
+) {
     let shared = Shared::new();
     let owner = Rc::clone(&shared);
     let count = others.len() as u32;
     spawn(move || {
-        limit_whims(0);
+        limit_whims(most);
         take(&owner);
         for other in 2..2 + count {
             Check::unpark(TaskId::new(other).expect("a task"));
