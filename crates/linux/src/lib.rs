@@ -50,6 +50,7 @@ use lockyard_core::{
     Clock, Deadline, Event, KernelPi, LockPi, Look, PerCpu, Platform, Running, TaskId, TaskRecord,
     Woken,
 };
+pub use tasks::is_registered;
 use tasks::{Numbers, Tids};
 use urgency::{URGENCY, Urgency};
 

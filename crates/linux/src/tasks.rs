@@ -215,6 +215,12 @@ pub fn me() -> TaskId {
     }
 }
 
+/// Whether the calling thread has a number and a record: then no lock has to register it.
+#[inline(always)]
+pub fn is_registered() -> bool {
+    own().me.get() != 0 && own().record.get().is_some()
+}
+
 /// The calling thread's record.
 #[inline(always)]
 pub fn mine() -> &'static Record {

@@ -19,7 +19,7 @@ use std::{
 
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, clockid_t, pthread_rwlockattr_t, timespec};
 use lockyard_core::{Deadline, RawRwLock};
-use lockyard_linux::Linux;
+use lockyard_linux::{Linux, is_registered};
 use lockyard_order::{
     self as order,
     Mode::{Exclusive, Shared, SharedRecursive},
@@ -110,14 +110,15 @@ impl Rwlock {
 
     #[inline(always)]
     fn take_to_read(&self) -> c_int {
-        if self.try_read() {
+        // Not before it waits, if nobody wants to know whether it does: a try takes a
+        // reservation away at once, who waits does not.
+        if watch::is_on() && self.try_read() {
             return 0;
         }
         self.wait_to_read()
     }
 
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     fn wait_to_read(&self) -> c_int {
         if self.lock.is_mine() {
             return EDEADLK;
@@ -150,15 +151,9 @@ impl Rwlock {
 
     #[inline(always)]
     fn take_to_write(&self) -> c_int {
-        if self.try_write() {
-            return 0;
+        if watch::is_on() && self.try_write() {
+            return 0; // likewise
         }
-        self.wait_to_write()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wait_to_write(&self) -> c_int {
         if self.lock.is_mine() {
             return EDEADLK;
         }
@@ -365,7 +360,6 @@ functions! {
     pthread_rwlock_timedrdlock(at: *const timespec) = |lock| lock.read_until(Until::realtime(at));
     pthread_rwlock_clockrdlock(clock: clockid_t, at: *const timespec) =
         |lock| lock.read_until(Until { clock, at });
-    pthread_rwlock_wrlock() = |lock| lock.write();
     pthread_rwlock_trywrlock() = |lock| lock.write_if_free();
     pthread_rwlock_timedwrlock(at: *const timespec) = |lock| lock.write_until(Until::realtime(at));
     pthread_rwlock_clockwrlock(clock: clockid_t, at: *const timespec) =
@@ -373,15 +367,16 @@ functions! {
 }
 
 impl Rwlock {
-    /// Whether it is ours, and nobody wants to know what happens to it.
+    /// Whether it is ours, nobody wants to know what happens to it, and the calling thread is
+    /// known: none of the short ways has to register it.
     #[inline(always)]
     fn is_plain(&self) -> bool {
-        self.shared.load(Relaxed) == 0 && policy::rwlocks_unwatched() // likewise
+        self.shared.load(Relaxed) == 0 && policy::rwlocks_unwatched() && is_registered() // likewise
     }
 }
 
-// Readers of a biased lock take the short way; the rest stands in functions of its own, for
-// it saves registers first.
+// What is frequent takes a short way: readers of a biased lock, and writers. The rest stands
+// in functions of its own, which are jumped to, for it saves registers first.
 
 /// # Safety
 /// As above, here and below.
@@ -398,13 +393,35 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
 /// # Safety
 /// See above.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
+    // SAFETY: the caller's.
+    let lock = unsafe { &*rwlock };
+    if lock.is_plain() && !lock.lock.is_mine() {
+        lock.lock.write();
+        return 0;
+    }
+    wrlock(lock)
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's; and it releases the lock, if it reads it.
-    let (lock, left) = unsafe {
+    // SAFETY: the caller's. The writer releases the lock as that, another if it reads it.
+    unsafe {
         let lock = &*rwlock;
-        (lock, lock.is_plain() && lock.lock.unlock_read_biased())
-    };
-    if left { 0 } else { unlock(lock) }
+        if !lock.is_plain() {
+            return unlock(lock);
+        }
+        if lock.lock.is_mine() {
+            lock.lock.unlock_write();
+            return 0;
+        }
+        match lock.lock.unlock_read_biased() {
+            true => 0,
+            false => unlock(lock),
+        }
+    }
 }
 
 #[inline(never)]
@@ -413,6 +430,15 @@ extern "C" fn rdlock(lock: &Rwlock) -> c_int {
         true => lock.read(),
         // SAFETY: it is the C library's, and initialised.
         false => unsafe { next::pthread_rwlock_rdlock(ptr::from_ref(lock).cast_mut()) },
+    }
+}
+
+#[inline(never)]
+extern "C" fn wrlock(lock: &Rwlock) -> c_int {
+    match lock.is_ours() {
+        true => lock.write(),
+        // SAFETY: likewise.
+        false => unsafe { next::pthread_rwlock_wrlock(ptr::from_ref(lock).cast_mut()) },
     }
 }
 
