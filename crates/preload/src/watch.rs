@@ -60,8 +60,8 @@ type Hold = Option<(Key, u64, Timed)>;
 struct Mine {
     /// Whether it looks a stack up.
     looks_up: Cell<bool>,
-    /// How many holds there are.
-    count: Cell<usize>,
+    /// The bits of the locks whose holds there are.
+    bits: Cell<u64>,
     holds: [Cell<Hold>; HOLDS],
     /// Where the next hold goes, if that is free, or none is.
     next: Cell<usize>,
@@ -71,7 +71,7 @@ thread_local! {
     static MINE: Mine = const {
         Mine {
             looks_up: Cell::new(false),
-            count: Cell::new(0),
+            bits: Cell::new(0),
             holds: [const { Cell::new(None) }; HOLDS],
             next: Cell::new(0),
         }
@@ -91,16 +91,25 @@ pub fn took(key: Key) {
     }
 }
 
+/// What follows the first look at the record is jumped to, so that this is short.
 #[inline(never)]
-fn note_taken(key: Key) {
-    told(|profile, _| {
-        if let Some(taken) = profile.took(key) {
-            look(key, taken);
-        }
-    });
+extern "C" fn note_taken(key: Key) {
+    match told(|profile, _| profile.took_known(key)) {
+        None | Some(Some(None)) => {}
+        Some(Some(Some(taken))) => look(key, taken),
+        Some(None) => note_taken_first(key),
+    }
 }
 
-/// Of its own, so that what comes before is short.
+/// The lock's record is not where it is looked for first, or there is none yet.
+#[cold]
+#[inline(never)]
+extern "C" fn note_taken_first(key: Key) {
+    if let Some(taken) = told(|profile, _| profile.took(key)).flatten() {
+        look(key, taken);
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn look(key: Key, taken: Taken) {
@@ -134,16 +143,22 @@ pub fn waiting(key: Key, wait: impl FnOnce() -> c_int) -> c_int {
     code
 }
 
-/// Whether a hold of the caller's is timed.
+/// Whether the caller's hold of the lock at an address may be timed: if it is, surely.
 #[inline(always)]
-pub fn times_any() -> bool {
-    is_on() && MINE.with(|mine| mine.count.get() != 0)
+pub fn may_time(address: usize) -> bool {
+    is_on() && MINE.with(|mine| mine.bits.get() & bit(address) != 0)
+}
+
+/// The bit of a lock. A thread may hold one lock for long while it takes others.
+#[inline(always)]
+const fn bit(address: usize) -> u64 {
+    1 << (address >> 3 & 63)
 }
 
 /// The caller is about to release the lock, if it has it.
 #[inline(always)]
 pub fn releases(key: Key) {
-    if times_any() {
+    if may_time(key.address()) {
         note_release(key);
     }
 }
@@ -178,10 +193,15 @@ fn told<T>(tell: impl FnOnce(&Profile, &Mine) -> T) -> Option<T> {
 impl Mine {
     fn begin(&self, key: Key, timed: Timed) {
         let next = self.next.get();
-        let before = self.holds[next].replace(Some((key, clock::cycles(), timed)));
-        self.count
-            .set(self.count.get() + usize::from(before.is_none()));
+        self.holds[next].set(Some((key, clock::cycles(), timed)));
         self.next.set((next + 1) % HOLDS);
+        self.note_bits();
+    }
+
+    fn note_bits(&self) {
+        let holds = self.holds.iter().filter_map(Cell::get);
+        let bits = holds.fold(0, |bits, (key, ..)| bits | bit(key.address()));
+        self.bits.set(bits);
     }
 
     /// Takes the latest hold of a lock.
@@ -192,8 +212,8 @@ impl Mine {
             match self.holds[at].get() {
                 Some((held, began, timed)) if held == key => {
                     self.holds[at].set(None);
-                    self.count.set(self.count.get() - 1);
                     self.next.set(at);
+                    self.note_bits();
                     return Some((began, timed));
                 }
                 _ => {}
@@ -262,7 +282,7 @@ extern "C" fn after_fork_in_child() {
     }
     MINE.with(|mine| {
         mine.holds.iter().for_each(|hold| hold.set(None));
-        mine.count.set(0);
+        mine.bits.set(0);
     });
     told(|profile, _| profile.clear());
 }

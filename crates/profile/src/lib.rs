@@ -22,8 +22,8 @@ use std::{
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use counter::Sampling;
-use locks::Locks;
 pub use locks::{Key, Mode, Wait};
+use locks::{Lock, Locks};
 pub use report::{Report, Times};
 pub use stacks::Stack;
 use stacks::{Sampled, Stacks};
@@ -95,12 +95,23 @@ impl Profile {
 
     /// The caller has taken the lock without waiting. Now and then it is to be looked at
     /// closely.
-    #[inline(always)]
     pub fn took(&self, key: Key) -> Option<Taken> {
         let Some((lock, record)) = self.locks.find(key) else {
             self.dropped.fetch_add(1, Relaxed);
             return None;
         };
+        Self::counted(key, lock, record)
+    }
+
+    /// The same, if the lock's record is found at once; else `None`, and nothing is counted.
+    #[inline(always)]
+    pub fn took_known(&self, key: Key) -> Option<Option<Taken>> {
+        let (lock, record) = self.locks.find_at_once(key)?;
+        Some(Self::counted(key, lock, record))
+    }
+
+    #[inline(always)]
+    fn counted(key: Key, lock: u32, record: &Lock) -> Option<Taken> {
         let before = record.acquired(key);
         (HOLDS.weight(before) > 0).then_some(Taken { lock, before })
     }

@@ -177,8 +177,15 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// The lock of a key, which has a record from now on. `None` if there is no room.
+    /// The lock of a key, if its record is at the first place where it is looked for.
     #[inline(always)]
+    pub(crate) fn find_at_once(&self, key: Key) -> Option<(u32, &Lock)> {
+        let number = self.places[key.place()].load(Acquire); // (L1) as in find
+        let lock = self.locks.get((number as usize).wrapping_sub(1))?; // 0: none is there
+        (lock.live.load(Relaxed) == key.0).then_some((number, lock))
+    }
+
+    /// The lock of a key, which has a record from now on. `None` if there is no room.
     pub(crate) fn find(&self, key: Key) -> Option<(u32, &Lock)> {
         let mut place = key.place();
         loop {

@@ -39,19 +39,30 @@ extern "C" fn lock_not_free(mutex: &Mutex) -> c_int {
     }
 }
 
-/// One that is not plain.
+/// One that is not plain, or profiled.
 #[inline(never)]
 extern "C" fn lock_not_plain(mutex: &Mutex) -> c_int {
-    let taken = match mutex.pi() {
-        Some(pi) => policy::unwatched() && pi.try_lock(),
-        // What is reserved for the caller is ours.
-        None => policy::profiled() && mutex.is_plain() && mutex.lock.retake(),
-    };
-    if !taken {
-        return lock_as_asked(mutex);
+    // What is reserved for the caller is ours.
+    if policy::profiled() && mutex.is_plain() && mutex.lock.retake() {
+        watch::took(mutex.key());
+        return 0;
     }
-    watch::took(mutex.key());
-    0
+    match mutex.pi() {
+        Some(_) => lock_pi(mutex),
+        None => lock_as_asked(mutex),
+    }
+}
+
+/// One with priority inheritance.
+#[inline(never)]
+extern "C" fn lock_pi(mutex: &Mutex) -> c_int {
+    match mutex
+        .pi()
+        .is_some_and(|pi| policy::unwatched() && pi.try_lock())
+    {
+        true => 0,
+        false => lock_as_asked(mutex),
+    }
 }
 
 /// One that is watched, contended with priority inheritance, the caller's already, or the
@@ -72,7 +83,8 @@ extern "C" fn lock_as_asked(mutex: &Mutex) -> c_int {
 pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let mutex = unsafe { &*mutex };
-    let is_plain = mutex.is_plain() && mutex.is_once() && !watch::times_any();
+    let is_timed = || watch::may_time(ptr::from_ref(mutex).addr());
+    let is_plain = mutex.is_plain() && mutex.is_once() && !is_timed();
     // What the caller has is ours.
     // SAFETY: C has no guards.
     let unlocked = is_plain && unsafe { mutex.lock.unlock_at_once() };
