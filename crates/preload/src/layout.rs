@@ -14,7 +14,7 @@ use std::{
 use crate::{cond, mutex, next, rwlock};
 
 /// The first and the last minor version of glibc 2 with objects like these.
-const KNOWN: [u32; 2] = [31, 42];
+const KNOWN: [u32; 2] = [31, 43];
 
 /// Why the C library keeps its locks.
 pub enum Unknown {
@@ -26,7 +26,7 @@ impl Unknown {
     /// On standard error, for there is nobody to return it to.
     pub fn say(&self) {
         let why: &[u8] = match self {
-            Self::Version => b"its version is not one of 2.31 to 2.42",
+            Self::Version => b"its version is not one of 2.31 to 2.43",
             Self::Layout => b"its locks are not laid out as those of its version",
         };
         // SAFETY: it returns a C string that is there for ever.

@@ -273,7 +273,7 @@ fn an_unknown_glibc_keeps_its_locks() {
     };
     let preload = format!("{}:{}", library().display(), unknown.display());
     let printed = outputs(Command::new(program).env("LD_PRELOAD", preload));
-    let why = "lockyard: glibc 2.99 keeps its locks: its version is not one of 2.31 to 2.42\n";
+    let why = "lockyard: glibc 2.99 keeps its locks: its version is not one of 2.31 to 2.43\n";
     let theirs = "mutexes are glibc's, rwlocks glibc's\n";
     assert_eq!(printed, [theirs, why]);
     assert_eq!(output(&mut Command::new(program)), theirs);

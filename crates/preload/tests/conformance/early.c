@@ -18,22 +18,19 @@ extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 extern void __libc_free(void *);
 
+/* Before constructors have run, glibc before 2.34 allocates when a function is looked up. */
 static void lock_heap(void)
 {
-	if (locking)
-		__atomic_add_fetch(&allocated_in_a_lock, 1, __ATOMIC_RELAXED);
-	else {
-		locking = 1;
+	if (locking++ == 0)
 		pthread_mutex_lock(&heap);
-	}
+	else if (constructed)
+		__atomic_add_fetch(&allocated_in_a_lock, 1, __ATOMIC_RELAXED);
 }
 
 static void unlock_heap(void)
 {
-	if (locking) {
+	if (--locking == 0)
 		pthread_mutex_unlock(&heap);
-		locking = 0;
-	}
 }
 
 void *malloc(size_t size)
@@ -126,7 +123,7 @@ static void *wait_and_time_out(void *unused)
 	struct timespec at = in_ms(CLOCK_REALTIME, 1);
 
 	(void)unused;
-	locking = 2;
+	locking = 1; /* what is allocated from here on is counted */
 	pthread_mutex_lock(&mutex);
 	pthread_cond_timedwait(&cond, &mutex, &at);
 	pthread_mutex_timedlock(&mutex, &at);
