@@ -407,21 +407,22 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
 /// See above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's. The writer releases the lock as that, another if it reads it.
-    unsafe {
+    // SAFETY: the caller's; and it releases the lock, if it reads it.
+    let (lock, left) = unsafe {
         let lock = &*rwlock;
-        if !lock.is_plain() {
-            return unlock(lock);
-        }
-        if lock.lock.is_mine() {
-            lock.lock.unlock_write();
-            return 0;
-        }
-        match lock.lock.unlock_read_biased() {
-            true => 0,
-            false => unlock(lock),
-        }
+        (lock, lock.is_plain() && lock.lock.unlock_read_biased())
+    };
+    if left { 0 } else { unlock_not_biased(lock) }
+}
+
+#[inline(never)]
+extern "C" fn unlock_not_biased(lock: &Rwlock) -> c_int {
+    if lock.is_plain() && lock.lock.is_mine() {
+        // SAFETY: the caller is the writer.
+        unsafe { lock.lock.unlock_write() };
+        return 0;
     }
+    unlock(lock)
 }
 
 #[inline(never)]
