@@ -37,6 +37,9 @@ extern const struct timespec past, malformed, negative;
 
 /* Lets others run for a moment. */
 void let_run(void);
+/* A function by a name that older programs were linked against, where there is that. */
+#define NAMED(old, function) named(old, (void *)(function))
+void *named(const char *old, void *function);
 /* A page that others may map; and one that is gone when it is done with. */
 void *page(int flags);
 void unmap(void *page);

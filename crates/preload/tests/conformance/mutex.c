@@ -427,23 +427,28 @@ static void mutex_ceiling(void)
 	}
 }
 
-/* By the names of functions that older programs were linked against, where there are any. */
 static void mutex_old_names(void)
 {
-	static const char *names[] = { "__pthread_mutex_lock", "__pthread_mutex_trylock", "__pthread_mutex_unlock" };
-	static const int codes[] = { EDEADLK, EBUSY, 0, EPERM };
+	int (*lock)(pthread_mutex_t *) = NAMED("__pthread_mutex_lock", pthread_mutex_lock);
+	int (*trylock)(pthread_mutex_t *) = NAMED("__pthread_mutex_trylock", pthread_mutex_trylock);
+	int (*unlock)(pthread_mutex_t *) = NAMED("__pthread_mutex_unlock", pthread_mutex_unlock);
+	int (*make)(pthread_mutex_t *, const pthread_mutexattr_t *) = NAMED("__pthread_mutex_init", pthread_mutex_init);
+	int (*destroy)(pthread_mutex_t *) = NAMED("__pthread_mutex_destroy", pthread_mutex_destroy);
+	int (*consistent)(pthread_mutex_t *) = NAMED("pthread_mutex_consistent_np", pthread_mutex_consistent);
+	pthread_mutexattr_t attributes;
 	pthread_mutex_t mutex;
-	int i;
 
-	init(&mutex, ERRORCHECK, PTHREAD_PRIO_NONE, 0, 0);
-	CODE(pthread_mutex_lock(&mutex), 0);
-	for (i = 0; i < 3; i++) {
-		int (*function)(pthread_mutex_t *) = (int (*)(pthread_mutex_t *))dlsym(RTLD_DEFAULT, names[i]);
-
-		CODE((function ? function : i == 2 ? pthread_mutex_unlock : i ? pthread_mutex_trylock : pthread_mutex_lock)(&mutex), codes[i]);
-	}
-	CODE(pthread_mutex_unlock(&mutex), codes[i]);
-	CODE(pthread_mutex_destroy(&mutex), 0);
+	CODE(pthread_mutexattr_init(&attributes), 0);
+	CODE(pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ERRORCHECK), 0);
+	CODE(make(&mutex, &attributes), 0);
+	CODE(lock(&mutex), 0);
+	CODE(lock(&mutex), EDEADLK);
+	CODE(trylock(&mutex), EBUSY);
+	CODE(consistent(&mutex), EINVAL);
+	CODE(unlock(&mutex), 0);
+	CODE(unlock(&mutex), EPERM);
+	CODE(destroy(&mutex), 0);
+	CODE(pthread_mutexattr_destroy(&attributes), 0);
 }
 
 static void mutex_shared_by_processes(void)

@@ -245,6 +245,33 @@ static void rwlock_shared_by_processes(void)
 	unmap(rwlock);
 }
 
+static void rwlock_old_names(void)
+{
+	int (*make)(pthread_rwlock_t *, const pthread_rwlockattr_t *) = NAMED("__pthread_rwlock_init", pthread_rwlock_init);
+	int (*destroy)(pthread_rwlock_t *) = NAMED("__pthread_rwlock_destroy", pthread_rwlock_destroy);
+	int (*read)(pthread_rwlock_t *) = NAMED("__pthread_rwlock_rdlock", pthread_rwlock_rdlock);
+	int (*tryread)(pthread_rwlock_t *) = NAMED("__pthread_rwlock_tryrdlock", pthread_rwlock_tryrdlock);
+	int (*write)(pthread_rwlock_t *) = NAMED("__pthread_rwlock_wrlock", pthread_rwlock_wrlock);
+	int (*trywrite)(pthread_rwlock_t *) = NAMED("__pthread_rwlock_trywrlock", pthread_rwlock_trywrlock);
+	int (*unlock)(pthread_rwlock_t *) = NAMED("__pthread_rwlock_unlock", pthread_rwlock_unlock);
+	pthread_rwlock_t rwlock;
+
+	CODE(make(&rwlock, NULL), 0);
+	CODE(write(&rwlock), 0);
+	CODE(read(&rwlock), EDEADLK);
+	CODE(tryread(&rwlock), EBUSY);
+	CODE(trywrite(&rwlock), EBUSY);
+	CODE(unlock(&rwlock), 0);
+	CODE(read(&rwlock), 0);
+	CODE(tryread(&rwlock), 0);
+	CODE(trywrite(&rwlock), EBUSY);
+	CODE(unlock(&rwlock), 0);
+	CODE(unlock(&rwlock), 0);
+	CODE(trywrite(&rwlock), 0);
+	CODE(unlock(&rwlock), 0);
+	CODE(destroy(&rwlock), 0);
+}
+
 void rwlock_cases(void)
 {
 	RUN(rwlock_codes);
@@ -252,4 +279,5 @@ void rwlock_cases(void)
 	RUN(a_writer_comes_first);
 	RUN(readers_and_writers);
 	RUN(rwlock_shared_by_processes);
+	RUN(rwlock_old_names);
 }
