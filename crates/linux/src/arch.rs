@@ -6,8 +6,8 @@
 pub const EVENT_MICROS: u32 = 100;
 
 pub use imp::{
-    cycles, prefetch_for_write, rseq_add_if, rseq_store_if, swap_fenced, thread_pointer,
-    wait_for_event,
+    cycles, ordered_cycles, prefetch_for_write, rseq_add_if, rseq_store_if, swap_fenced,
+    thread_pointer, wait_for_event,
 };
 
 #[cfg(target_arch = "x86_64")]
@@ -15,7 +15,7 @@ mod imp {
     use std::{
         arch::{
             asm,
-            x86_64::{__cpuid, __cpuid_count, _rdtsc},
+            x86_64::{__cpuid, __cpuid_count, _mm_lfence, _rdtsc},
         },
         sync::atomic::{
             AtomicU32, Ordering,
@@ -33,6 +33,18 @@ mod imp {
         // SAFETY: every x86-64 processor has RDTSC, and Linux lets user space
         // use it unless a process forbids it to itself by prctl.
         unsafe { _rdtsc() }
+    }
+
+    /// The same, read after all loads before it and before all behind it.
+    pub fn ordered_cycles() -> u64 {
+        // SAFETY: as above; every x86-64 processor has LFENCE, which has no effect but
+        // the order.
+        unsafe {
+            _mm_lfence();
+            let cycles = _rdtsc();
+            _mm_lfence();
+            cycles
+        }
     }
 
     #[derive(Clone, Copy)]
@@ -283,6 +295,23 @@ mod imp {
         count
     }
 
+    /// The same, read after all loads before it and before all behind it.
+    pub fn ordered_cycles() -> u64 {
+        let count: u64;
+        // SAFETY: as above; the barriers have no effect but the order.
+        unsafe {
+            asm!(
+                "dsb ishld",
+                "isb",
+                "mrs {0}, cntvct_el0",
+                "isb",
+                out(reg) count,
+                options(nostack, preserves_flags),
+            );
+        }
+        count
+    }
+
     /// Whether the kernel's timer sends events, so that no `WFE` sleeps on.
     static EVENT_STREAM: errno::Lazy<bool> = errno::Lazy::new(|| {
         // SAFETY: getauxval reads a table of the process and has no conditions.
@@ -471,6 +500,11 @@ mod imp {
     /// The monotonic clock, for want of a counter that user space may read.
     pub fn cycles() -> u64 {
         crate::clock::monotonic_ns()
+    }
+
+    /// The same; a call keeps the order well enough.
+    pub fn ordered_cycles() -> u64 {
+        cycles()
     }
 
     /// A swap and a full barrier.

@@ -79,6 +79,8 @@ struct Rates {
     micros_per_cycle: u64,
     /// Picoseconds that one pause of a spin loop takes.
     pause_ps: u64,
+    /// Cycles between two ordered readings of the counter, one after the other.
+    reading: u64,
 }
 
 /// The rates of this machine: the pause of a spin loop takes 10 to 140 cycles,
@@ -102,12 +104,19 @@ fn measure() -> Rates {
         })
         .min()
         .expect("there are tries");
+    let reading = (0..20)
+        .map(|_| {
+            let began = arch::ordered_cycles();
+            arch::ordered_cycles().saturating_sub(began)
+        })
+        .min();
     let (ns, cycles) = (ns.max(1), cycles.max(1));
     let cycles_per_1024_ns = (cycles * 1024 / ns).max(1);
     Rates {
         cycles_per_1024_ns,
         micros_per_cycle: ((1u64 << 32) * 1024 / 1000 / cycles_per_1024_ns).max(1),
         pause_ps: (ns * 1000 / PAUSES).max(1),
+        reading: reading.unwrap_or(0),
     }
 }
 
@@ -132,6 +141,14 @@ pub fn cycles() -> u64 {
 /// Nanoseconds in so many cycles of the counter.
 pub fn ns_in_cycles(cycles: u64) -> u64 {
     cycles.saturating_mul(1024) / rates().cycles_per_1024_ns
+}
+
+/// The result of a load, and the cycles that it took to come.
+pub(crate) fn timed(load: impl FnOnce() -> u32) -> (u32, u64) {
+    let began = arch::ordered_cycles();
+    let value = load();
+    let took = arch::ordered_cycles().saturating_sub(began);
+    (value, took.saturating_sub(rates().reading))
 }
 
 /// Cycles of the counter in so many microseconds.

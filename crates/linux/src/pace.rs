@@ -3,18 +3,27 @@
 //! A lock whose owner comes back sooner than the lock could change hands does
 //! more while it stays with that owner: its waiters had better leave the cache
 //! line alone. A thread's own period, from taking a lock to coming back for it,
-//! tells that of threads like it.
+//! tells that of threads like it. It is compared with the time that a cache line
+//! takes from one CPU to another, as the thread measures it when a look finds the
+//! word changed: that differs between machines, between the CPUs of one, and for a
+//! virtual machine from minute to minute.
 
-use std::cell::Cell;
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use lockyard_core::Look;
 
 use crate::{arch, clock, tasks::keeper};
 
-/// A period shorter than this is too short to change hands in. It is that of an
-/// owner whose cache line others look at, several transfers of it: 90 ns, about
-/// three where a transfer is quick, kept virtual machines with slow ones polling.
-const SHORT_NS: u64 = 300;
+/// A period of fewer transfers is too short to change hands in: half of it is away from
+/// the lock, if no more is known, and the next owner is in a transfer after the release,
+/// and a little. Measured with 2 threads that hold the lock for as long as they stay away:
+/// polling and looking seldom do the same at a period of 2.8 transfers where one takes
+/// 32 ns, and at 2.9 where it takes 140. While they poll, a measured period comes out
+/// a little shorter, at 2.5 there.
+const SHORT: (u64, u64) = (8, 3);
 
 /// How spinners look when the period is short: a batch of the owner's comings
 /// and goings apart.
@@ -24,15 +33,34 @@ const SELDOM: Look = Look::Every(3_000);
 /// are: they are long, and a change of the period should not go unnoticed.
 const MEASURED: u32 = 16;
 
-/// No period counts as longer, lest an interruption weigh for long.
-const LONGEST_NS: u64 = 5_000;
+/// Where the means begin: a period that is long, and a transfer that is usual.
+const PERIOD_NS: u64 = 5_000;
+const TRANSFER_NS: u64 = 100;
+
+/// Means are of so many parts of a nanosecond.
+const PARTS: u64 = 64;
 
 struct Pace {
     /// When the last measured spin took its lock, in cycles, and how many locks the
     /// thread had taken then.
     since: Cell<Option<(u64, u32)>>,
-    /// The mean period, in nanoseconds.
-    period: Cell<u64>,
+    period: Mean,
+    transfer: Mean,
+}
+
+/// A mean in which the last few samples weigh most.
+struct Mean(Cell<u64>);
+
+impl Mean {
+    const fn new(ns: u64) -> Self {
+        Self(Cell::new(ns * PARTS))
+    }
+
+    /// No sample counts for more than twice the mean, lest an interruption weigh.
+    fn add(&self, sample: u64) {
+        let mean = self.0.get();
+        self.0.set((7 * mean + sample.min(2 * mean + PARTS)) / 8);
+    }
 }
 
 // What every spin uses stands alone, so that a hand-over pays for no more than
@@ -47,7 +75,8 @@ thread_local! {
     static PACE: Pace = const {
         Pace {
             since: Cell::new(None),
-            period: Cell::new(LONGEST_NS),
+            period: Mean::new(PERIOD_NS),
+            transfer: Mean::new(TRANSFER_NS),
         }
     };
 }
@@ -79,6 +108,32 @@ pub fn acquired() {
     }
 }
 
+/// Whether a spin that begins is to [`load`]: it looks seldom, or is measured.
+#[inline(always)]
+pub fn is_timed(look: Look) -> bool {
+    match look {
+        Look::Every(_) => true,
+        Look::Poll => MEASURE.get(),
+        Look::Event => false,
+    }
+}
+
+/// Loads a word that held `before` at the last look. If it does no more, its cache line
+/// had to come from another CPU, and how long that took is noted.
+#[cold]
+#[inline(never)]
+pub fn load(word: &AtomicU32, order: Ordering, before: u32) -> u32 {
+    let (value, took) = clock::timed(|| word.load(order));
+    if value != before {
+        PACE.with(|pace| pace.transfer.add(parts(took)));
+    }
+    value
+}
+
+fn parts(cycles: u64) -> u64 {
+    clock::ns_in_cycles(cycles.saturating_mul(PARTS))
+}
+
 impl Pace {
     /// Ends a measurement, or has this spin measured.
     #[cold]
@@ -88,9 +143,12 @@ impl Pace {
             MEASURE.set(true);
             return;
         };
-        let away = arch::cycles().wrapping_sub(since);
+        let away = parts(arch::cycles().saturating_sub(since));
         let times = keeper().took().wrapping_sub(took) + 1;
-        self.learn(clock::ns_in_cycles(away) / u64::from(times));
+        // That the caller spins it knows from a try, which took it a transfer.
+        let away = away.saturating_sub(self.transfer.0.get());
+        self.period.add(away / u64::from(times));
+        self.learn();
     }
 
     /// The measured spin has taken its lock.
@@ -101,10 +159,9 @@ impl Pace {
         self.since.set(Some((arch::cycles(), keeper().took())));
     }
 
-    fn learn(&self, period: u64) {
-        let mean = (3 * self.period.get() + period.min(LONGEST_NS)) / 4;
-        self.period.set(mean);
-        let short = mean < SHORT_NS;
+    fn learn(&self) {
+        let (times, of) = SHORT;
+        let short = of * self.period.0.get() < times * self.transfer.0.get();
         LOOK.set(if short { SELDOM } else { Look::Poll });
         LEFT.set(if short { 0 } else { MEASURED });
     }

@@ -9,12 +9,16 @@ use std::{
 use lockyard_core::{FOREVER, Look, Running, TaskId};
 use rustix::thread::{Pid, sched_getaffinity};
 
-use crate::{arch, clock, errno, park, tasks};
+use crate::{arch, clock, errno, pace, park, tasks};
 
 /// How long a thread spins at a stretch. Longer than an overdue waiter waits
 /// for its turn, so that it seldom sleeps just before; and some thirty times
 /// what it costs to sleep and be woken.
 const BUDGET_NS: u64 = 600_000;
+
+/// Of so many looks that poll, one asks whether to stop: what that takes, some 50 ns, is
+/// time in which a release is not seen, nor the lock taken before its owner is back.
+const ASKED: u32 = 8;
 
 /// A gap between two looks that says that the spinner was descheduled.
 const JUMP_NS: u64 = 50_000;
@@ -104,14 +108,21 @@ pub fn until(
         Look::Every(ns) => clock::pauses_in_ns(ns),
         Look::Poll | Look::Event => 1,
     };
+    let timed = pace::is_timed(look);
+    let mut before = None;
     let mut taken = 0;
     loop {
-        let value = word.load(order);
+        let value = match before {
+            Some(before) if timed => pace::load(word, order, before),
+            _ => word.load(order),
+        };
+        before = Some(value);
         if done(value) {
             return Some(value);
         }
-        taken += u32::from(looks != FOREVER);
-        if taken >= looks || stop() {
+        let asks = look != Look::Poll || taken % ASKED == 0;
+        taken = taken.wrapping_add(1);
+        if looks != FOREVER && taken >= looks || asks && stop() {
             return None;
         }
         if look == Look::Event && arch::wait_for_event(word, value) {

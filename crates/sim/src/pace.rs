@@ -6,9 +6,9 @@ use lockyard_core::Look;
 use crate::machine::Picos;
 
 /// As crates/linux has them.
-const SHORT: Picos = 300_000;
+const SHORT: (Picos, Picos) = (8, 3);
 const SELDOM: Look = Look::Every(3_000);
-const LONGEST: Picos = 5_000_000;
+const BEGIN: Picos = 5_000_000;
 
 /// A task's mean period, from taking a lock to coming back for it.
 pub(crate) struct Pace {
@@ -20,7 +20,7 @@ pub(crate) struct Pace {
 impl Default for Pace {
     fn default() -> Self {
         Self {
-            mean: LONGEST,
+            mean: BEGIN,
             since: None,
         }
     }
@@ -32,14 +32,16 @@ impl Pace {
         self.since = Some((now, took));
     }
 
-    /// The task will have to spin again.
-    pub(crate) fn look(&mut self, now: Picos, took: u32) -> Look {
+    /// The task will have to spin again, where a line comes from another core in `transfer`.
+    pub(crate) fn look(&mut self, now: Picos, took: u32, transfer: Picos) -> Look {
         if let Some((since, before)) = self.since.take() {
             let times = took.wrapping_sub(before) + 1;
-            let period = (now - since) / u64::from(times);
-            self.mean = (3 * self.mean + period.min(LONGEST)) / 4;
+            let away = (now - since).saturating_sub(transfer);
+            let period = away / u64::from(times);
+            self.mean = (7 * self.mean + period.min(2 * self.mean + 1_000)) / 8;
         }
-        if self.mean < SHORT {
+        let (transfers, of) = SHORT;
+        if of * self.mean < transfers * transfer {
             SELDOM
         } else {
             Look::Poll

@@ -303,7 +303,8 @@ impl Platform for Sim {
         ask(|engine| {
             let now = engine.now;
             let task = &mut engine.tasks[engine.active];
-            let look = task.pace.look(now, task.keeper.took());
+            let transfer = engine.costs.socket; // of two that share no cache, as most do not
+            let look = task.pace.look(now, task.keeper.took(), transfer);
             engine.costs.user_space.map_or(Look::Poll, |_| look)
         })
         .unwrap_or(Look::Poll)
