@@ -5,9 +5,10 @@
 //! A lock that a task takes again and again, without ever waiting for it, stays
 //! reserved for the task: it then takes the lock without an atomic
 //! read-modify-write. Another that wants it must revoke the reservation, at the
-//! price of a [`Platform::quiesce`](crate::Platform::quiesce). So a
-//! reservation has to be earned; and when one was revoked before it had paid
-//! for that, the next must be earned by eight times as many acquisitions.
+//! price of a [`Platform::quiesce`](crate::Platform::quiesce), or of a slow unlock
+//! when it asks for the lock. So a reservation has to be earned; and when one was
+//! revoked or given up before it had paid for that, the next must be earned by eight
+//! times as many acquisitions.
 //!
 //! The answers are hints: the lock's own word says whose it is.
 
@@ -253,11 +254,16 @@ impl Keeper {
         if self.keeps(lock) {
             self.revoked(slot);
         } else if self.streaks[slot].lock.get() == lock {
+            // Else what is dearer than a turn is long would never be earned again. A
+            // streak that is shorter than any that earns one says that another comes often.
+            let Streak {
+                left, timed, more, ..
+            } = &self.streaks[slot];
+            let whole = timed.get().map_or(TIMED, |_| EARNS + more.get());
+            let length = whole.saturating_sub(left.get());
+            more.set(more.get().saturating_sub(length / EARNS));
             self.begins(lock);
-            self.streaks[slot].left.set(TIMED + 1); // the acquisition that it waits for
-            // Else what is dearer than a turn is long would never be earned again.
-            let more = &self.streaks[slot].more;
-            more.set(more.get() - more.get() / 8);
+            left.set(TIMED + 1); // the acquisition that it waits for
         }
     }
 
@@ -268,7 +274,7 @@ impl Keeper {
             let slot = slot(lock);
             self.held
                 .set(self.held.get() + (self.lending.get() >> slot & 1)); // it has it
-            self.forget(slot);
+            self.revoked(slot);
         }
     }
 
@@ -399,16 +405,30 @@ mod tests {
             }
             turns += 1;
         }
-        assert!((10..100).contains(&turns), "{turns}");
+        assert!((1_000..10_000).contains(&turns), "{turns}");
     }
 
     #[test]
-    fn a_lock_given_up_costs_nothing() {
+    fn who_waits_after_short_streaks_does_not_lower_the_price() {
+        let keeper = keeper();
+        take(&keeper, LOCK, EARNS + 1);
+        keeper.waits(LOCK); // another has it: eight times as dear
+        for _ in 0..1_000 {
+            take(&keeper, LOCK, EARNS / 2);
+            keeper.waits(LOCK);
+        }
+        take(&keeper, LOCK, EARNS + 1);
+        assert!(!keeper.keeps(LOCK));
+    }
+
+    #[test]
+    fn a_lock_given_up_before_it_had_paid_is_dearer() {
         let keeper = keeper();
         take(&keeper, LOCK, EARNS + 1);
         keeper.gives_up(LOCK);
-        assert!(!keeper.keeps(LOCK));
         take(&keeper, LOCK, EARNS + 1);
+        assert!(!keeper.keeps(LOCK));
+        take(&keeper, LOCK, 7 * EARNS);
         assert!(keeper.keeps(LOCK));
     }
 
@@ -416,7 +436,7 @@ mod tests {
     fn a_task_knows_whether_it_has_a_lock() {
         const OTHER: usize = LOCK + GRAIN * SLOTS; // of the same slot
         let take_often = |keeper: &Keeper, lock| {
-            for _ in 0..2 * EARNS {
+            for _ in 0..16 * EARNS {
                 if keeper.keeps(lock) {
                     keeper.retakes();
                 } else {
