@@ -166,3 +166,40 @@ impl Pace {
         LEFT.set(if short { 0 } else { MEASURED });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_short_in_transfers() {
+        for transfer in [10, 32, 140, 1_000] {
+            for (transfers, look) in [(2, SELDOM), (3, Look::Poll)] {
+                let pace = Pace {
+                    since: Cell::new(None),
+                    period: Mean::new(transfers * transfer),
+                    transfer: Mean::new(transfer),
+                };
+                pace.learn();
+                assert_eq!(LOOK.get(), look, "{transfers} times {transfer} ns");
+            }
+        }
+    }
+
+    #[test]
+    fn an_interruption_weighs_little() {
+        let mean = Mean::new(32);
+        mean.add(1_000_000 * PARTS);
+        assert!(mean.0.get() < 37 * PARTS);
+    }
+
+    #[test]
+    fn a_mean_follows() {
+        for (from, to) in [(32, 140), (140, 32), (0, 32), (5_000, 100)] {
+            let mean = Mean::new(from);
+            (0..50).for_each(|_| mean.add(to * PARTS));
+            let off = mean.0.get().abs_diff(to * PARTS);
+            assert!(off < to * PARTS / 10, "from {from} to {to}: off by {off}");
+        }
+    }
+}
