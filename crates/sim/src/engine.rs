@@ -252,6 +252,12 @@ impl Engine {
         engine
     }
 
+    /// How long a line takes from one end of a socket to the other.
+    pub(crate) fn far_transfer(&self) -> Picos {
+        let last = self.topology.socket(0).end - 1;
+        self.topology.transfer(&self.costs, 0, last)
+    }
+
     /// What the active task remembers of the locks it takes, and what it knows the
     /// one at this address by. `None` in a kernel, where nobody keeps one.
     pub(crate) fn keeper(&mut self, lock: usize) -> Option<(&Keeper, usize)> {

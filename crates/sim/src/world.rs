@@ -302,8 +302,8 @@ impl Platform for Sim {
     fn pace() -> Look {
         ask(|engine| {
             let now = engine.now;
+            let transfer = engine.far_transfer();
             let task = &mut engine.tasks[engine.active];
-            let transfer = engine.costs.socket; // of two that share no cache, as most do not
             let look = task.pace.look(now, task.keeper.took(), transfer);
             engine.costs.user_space.map_or(Look::Poll, |_| look)
         })
