@@ -40,14 +40,20 @@ impl Record {
 
 struct World {
     records: [Record; THREADS],
+    /// Whether the last records, which are no task's, are borrowed.
+    borrowed: [CheckWord; SPARE],
     /// Orders the calls of the kernel.
     kernel: CheckWord,
 }
+
+/// So many records, the last ones, can be borrowed: a model has fewer threads.
+const SPARE: usize = 2;
 
 thread_local! {
     /// Type-stable for ever, and the words in it start afresh with each execution.
     static WORLD: &'static World = Box::leak(Box::new(World {
         records: [const { Record::new() }; THREADS],
+        borrowed: [CheckWord::ZERO; SPARE],
         kernel: CheckWord::ZERO,
     }));
 }
@@ -90,6 +96,21 @@ impl Platform for Check {
         };
         let tasks = (1..=tasks).filter_map(TaskId::new);
         tasks.map(|task| &record(task).locks).for_each(show);
+    }
+
+    fn borrow() -> Option<TaskId> {
+        let free = |word: &CheckWord| {
+            // Acquire pairs with give_back's Release: who had it is done with it.
+            let taken = word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+            taken.is_ok()
+        };
+        let at = WORLD.with(|world| world.borrowed.iter().position(free))?;
+        TaskId::new((THREADS - SPARE + at) as u32)
+    }
+
+    fn give_back(record: TaskId) {
+        let at = index(record) - (THREADS - SPARE);
+        WORLD.with(|world| world.borrowed[at].store(0, Ordering::Release));
     }
 
     /// `Yes` or `No`, as the checker likes: what is not known is either.

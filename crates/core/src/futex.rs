@@ -341,6 +341,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         for index in 0..changed.unwrap_or(words) {
             woken |= u128::from(self.end(places.at(index))) << index;
         }
+        places.give_back();
         match (woken, changed) {
             (0, None) => WaitedAny::TimedOut,
             (0, Some(index)) => WaitedAny::Changed(index),

@@ -8,7 +8,7 @@ use lockyard_linux::futex::{
 };
 use lockyard_torture::{
     futexhash::{self, Memory},
-    futexpingpong::{self, APART, Config, Futex},
+    futexpingpong::{self, APART, Config, Futex, Report},
 };
 use rustix::thread::futex::{self, Flags};
 use serde::Serialize;
@@ -16,7 +16,9 @@ use serde::Serialize;
 use crate::{
     compare::median,
     failure::Failure,
-    format, measure,
+    format,
+    mean::median_within,
+    measure,
     place::Place,
     record::rounded,
     screen,
@@ -27,19 +29,21 @@ use crate::{
 ///
 /// Two threads hand a token to and fro, each kept on a CPU; who does not have it waits for a
 /// futex. The time is from before the one lets the token go until the other has it, the
-/// median of the rounds; ours and the kernel's take turns. The waiter is asleep when the token
-/// is let go, 20 µs after it has come, on two CPUs and on one; or has come 0.3 µs before: ours
-/// is still spinning then, and the kernel's is on its way to sleep. How often one slept, the
-/// kernel counts.
+/// median of the rounds. In each round the same two threads use ours and the kernel's in
+/// turns, ten hand-overs at a time; how many times as fast ours was is the median of what
+/// rounds say, and lies, 19 times of 20, between the two numbers behind it. The waiter is
+/// asleep when the token is let go, 20 µs after it has come, on two CPUs and on one; or has
+/// come 0.3 µs before: ours is still spinning then, and the kernel's is on its way to sleep.
+/// Both times are averages of times at random. How often one slept, the kernel counts.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many hand-overs a round has, after as many to warm up
+    /// How many hand-overs by each futex a round has, after as many to warm up
     #[arg(short = 'l', long = "loop", value_name = "N", default_value = "200")]
     #[arg(value_parser = values::runs, allow_negative_numbers = true)]
     times: u32,
 
     /// How many rounds
-    #[arg(short, long, value_name = "N", default_value = "25")]
+    #[arg(short, long, value_name = "N", default_value = "50")]
     #[arg(value_parser = values::rounds, allow_negative_numbers = true)]
     rounds: u32,
 
@@ -144,7 +148,7 @@ const WAITERS: [Waiter; 3] = [
     },
 ];
 
-/// Measures both kinds of futex, a round after the other.
+/// Measures both kinds of futex, in each round.
 pub fn run(args: &Args) -> Result<(), Failure> {
     measure::can_start(2)?;
     let kinds = match args.shared {
@@ -158,22 +162,26 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         })
     };
     let words = [words(&kinds[0])?, words(&kinds[1])?];
-    let mut all = Vec::new();
-    for waiter in WAITERS {
-        if waiter.cpus <= Place::Here.cpus() {
-            let measured = |(kind, words)| Measured::new(kind, words, waiter, args.times);
-            all.extend(kinds.into_iter().zip(words).map(measured));
-        }
-    }
+    let waiters = WAITERS.into_iter();
+    let waiters = waiters.filter(|waiter| waiter.cpus <= Place::Here.cpus());
+    let mut all: Vec<_> = waiters
+        .map(|waiter| Measured {
+            kinds,
+            words,
+            waiter,
+            times: args.times,
+            rounds: Vec::new(),
+        })
+        .collect();
     screen::take_turns(
         &mut all,
         args.rounds,
         "rounds",
-        |measured| measured.kind.lock,
+        |measured| measured.waiter.name,
         Measured::run,
     );
-    all.retain(|measured| !measured.ns.is_empty());
-    let records: Vec<_> = all.iter().map(Measured::record).collect();
+    all.retain(|measured| !measured.rounds.is_empty());
+    let records: Vec<_> = all.iter().flat_map(Measured::records).collect();
     screen::print(&match args.json {
         true => screen::json_lines(&records),
         false => text(&records),
@@ -181,58 +189,60 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was measured of a kind so far.
+/// What was measured of a waiter so far.
 struct Measured {
-    kind: Kind,
-    words: &'static [AtomicU32],
+    /// Ours and the kernel's.
+    kinds: [Kind; 2],
+    words: [&'static [AtomicU32]; 2],
     waiter: Waiter,
     times: u32,
-    /// What a hand-over took, and how often it had a sleeper to wake, in each round.
-    ns: Vec<f64>,
-    slept: Vec<f64>,
+    rounds: Vec<[Report; 2]>,
 }
 
 impl Measured {
-    fn new(kind: Kind, words: &'static [AtomicU32], waiter: Waiter, times: u32) -> Self {
-        Self {
-            kind,
-            words,
-            waiter,
-            times,
-            ns: Vec::new(),
-            slept: Vec::new(),
-        }
-    }
-
     fn run(&mut self) {
         let config = Config {
             after: self.waiter.after,
             one_cpu: self.waiter.cpus == 1,
             times: self.times,
         };
-        let report = futexpingpong::run(self.kind.futex, config, self.words);
-        self.ns.push(report.ns);
-        self.slept.push(report.slept);
+        let [ours, kernels] = [0, 1].map(|which| (self.kinds[which].futex, self.words[which]));
+        let round = futexpingpong::run([ours, kernels], config);
+        self.rounds.push(round);
     }
 
-    fn record(&self) -> Record {
-        Record {
-            world: World::Native,
-            lock: self.kind.lock,
-            shared: self.kind.shared,
-            waiter: self.waiter.name,
-            cpus: self.waiter.cpus,
-            after_ns: self.waiter.after.as_nanos() as u64,
-            rounds: self.ns.len(),
-            times: self.times,
-            ns_min: rounded(self.ns.iter().copied().fold(f64::INFINITY, f64::min), 1e1),
-            ns_p50: rounded(median(self.ns.clone()), 1e1),
-            slept_p50: rounded(median(self.slept.clone()), 1e3),
-        }
+    fn records(&self) -> [Record; 2] {
+        [0, 1].map(|which| {
+            let of = |what: fn(&Report) -> f64| {
+                let rounds = self.rounds.iter().map(|round| what(&round[which]));
+                rounds.collect::<Vec<_>>()
+            };
+            let ratios = || {
+                let rounds = self.rounds.iter();
+                rounds.map(|[ours, kernels]| kernels.ns / ours.ns).collect()
+            };
+            let kind = self.kinds[which];
+            Record {
+                world: World::Native,
+                lock: kind.lock,
+                shared: kind.shared,
+                waiter: self.waiter.name,
+                cpus: self.waiter.cpus,
+                after_ns: self.waiter.after.as_nanos() as u64,
+                rounds: self.rounds.len(),
+                times: self.times,
+                ns_min: rounded(
+                    of(|of| of.ns).into_iter().fold(f64::INFINITY, f64::min),
+                    1e1,
+                ),
+                ns_p50: rounded(median(of(|of| of.ns)), 1e1),
+                slept_p50: rounded(median(of(|of| of.slept)), 1e3),
+                faster: (which == 0).then(|| Faster::new(ratios())),
+            }
+        })
     }
 }
 
-/// The records are pairs of ours and the kernel's.
 fn text(records: &[Record]) -> String {
     let mut table = screen::table();
     table.set_header([
@@ -244,24 +254,20 @@ fn text(records: &[Record]) -> String {
         "slept",
         "times as fast",
     ]);
-    for pair in records.chunks(2) {
-        for of in pair {
-            let times = match pair {
-                [ours, kernel] if of.lock == ours.lock => {
-                    format::number(kernel.ns_p50 / ours.ns_p50)
-                }
-                _ => String::new(),
-            };
-            table.add_row([
-                of.waiter.to_owned(),
-                of.cpus.to_string(),
-                of.lock.to_owned(),
-                format::number(of.ns_p50),
-                format::number(of.ns_min),
-                format!("{:.0} %", of.slept_p50 * 100.0),
-                times,
-            ]);
-        }
+    for of in records {
+        let times = of.faster.as_ref().map(|faster| {
+            let [p50, low, high] = [faster.p50, faster.low, faster.high].map(format::number);
+            format!("{p50} ({low} to {high})")
+        });
+        table.add_row([
+            of.waiter.to_owned(),
+            of.cpus.to_string(),
+            of.lock.to_owned(),
+            format::number(of.ns_p50),
+            format::number(of.ns_min),
+            format!("{:.0} %", of.slept_p50 * 100.0),
+            times.unwrap_or_default(),
+        ]);
     }
     screen::rendered(table)
 }
@@ -279,7 +285,7 @@ struct Record {
     /// How long the waiter had been there when it was woken.
     after_ns: u64,
     rounds: usize,
-    /// The hand-overs of a round.
+    /// The hand-overs of a round by each futex.
     times: u32,
     /// From letting the token go to having it, on average of a round: the fastest round's,
     /// and the median of rounds.
@@ -287,4 +293,23 @@ struct Record {
     ns_p50: f64,
     /// How often a thread slept, per hand-over; the median of rounds.
     slept_p50: f64,
+    /// Of ours.
+    faster: Option<Faster>,
+}
+
+/// How many times as fast as the kernel's ours was, round by round.
+#[derive(Serialize)]
+struct Faster {
+    p50: f64,
+    /// The median lies between these, 19 times of 20.
+    low: f64,
+    high: f64,
+}
+
+impl Faster {
+    fn new(ratios: Vec<f64>) -> Self {
+        let (low, high) = median_within(ratios.clone());
+        let [p50, low, high] = [median(ratios), low, high].map(|times| rounded(times, 1e4));
+        Self { p50, low, high }
+    }
 }

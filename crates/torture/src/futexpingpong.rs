@@ -1,8 +1,9 @@
 //! Wait to wake: two threads hand a token to and fro, and who does not have it waits for a
-//! futex. What is measured is how long after the one lets the token go the other has it.
+//! futex. What is measured is how long after the one lets the token go the other has it. Two
+//! futexes take turns, so that a ratio of theirs survives a machine that does not stay the same.
 
 use std::{
-    fs, hint,
+    fs, hint, mem,
     sync::atomic::{
         AtomicBool, AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
@@ -27,21 +28,30 @@ pub const APART: usize = 64;
 /// How the token is handed to and fro.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How long the waiter has been there when the token is handed over to it.
+    /// How long the waiter has been there when the token is handed over to it, on average:
+    /// it is between half of this and half as much again, so that nothing is in step.
     pub after: Duration,
     /// Whether both threads are on one CPU. Else they are on one each, if there are two.
     pub one_cpu: bool,
-    /// How often it is handed over.
+    /// How often it is handed over by each futex.
     pub times: u32,
 }
 
-/// What was measured.
+/// What was measured of a futex.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     /// From letting the token go to having it, in nanoseconds, on average.
     pub ns: f64,
     /// How often a thread went to sleep, per hand-over.
     pub slept: f64,
+}
+
+/// So many hand-overs in a row are by one futex: a disturbance that lasts meets both.
+const BLOCK: u32 = 10;
+
+/// By which futex the token is handed over in this turn: in the order 0 1 1 0 0 1 1 0.
+fn turns_by(turn: u32, times: u32) -> usize {
+    (turn / BLOCK.min(times)).div_ceil(2) as usize % 2
 }
 
 /// What a thread tells the other, on lines of its own.
@@ -54,48 +64,73 @@ struct Side {
     waits: AtomicBool,
     /// When it let the token go.
     gave: AtomicU64,
-    /// What it measured in all, in nanoseconds, and how often it slept meanwhile.
+    /// What it has measured of each futex.
+    sums: [Sums; 2],
+}
+
+/// Of the waits of one thread for one futex.
+#[derive(Default)]
+struct Sums {
+    /// How many they were.
+    waits: AtomicU64,
+    /// What they took, in nanoseconds.
     took: AtomicU64,
+    /// How often the thread slept, also while it was not waiting.
     slept: AtomicU64,
 }
 
-/// Hands the token over so many times, after as many to warm up: with 200 a futex has learned
-/// whether to look before it sleeps. The words are 0, the first and the one [`APART`]
-/// are used, and are 0 again in the end.
+impl Sums {
+    /// The thread that owns it is the one that adds, and is read when it has ended.
+    fn add(sum: &AtomicU64, more: u64) {
+        sum.store(sum.load(Relaxed).wrapping_add(more), Relaxed); // as above
+    }
+}
+
+/// Hands the token over so many times by each of two futexes, which take turns, after as many
+/// times to warm up: with 200 a futex has learned whether to look before it sleeps. Of the
+/// words of each, which are 0, the first and the one [`APART`] are used, and are 0 again in
+/// the end.
 ///
 /// # Panics
-/// There are too few words.
-pub fn run(futex: Futex, config: Config, words: &[AtomicU32]) -> Report {
-    let words = [&words[0], &words[APART]];
+/// There are too few words, or nothing is to be handed over.
+pub fn run(futexes: [(Futex, &[AtomicU32]); 2], config: Config) -> [Report; 2] {
+    let futexes = futexes.map(|(futex, words)| (futex, [&words[0], &words[APART]]));
     let sides = [Side::default(), Side::default()];
     let stop = AtomicBool::new(false);
     let cpus = Native::cpus();
     Native::run(2, Duration::MAX, &stop, &|thread| {
         let cpu = if config.one_cpu { 0 } else { thread };
         Native::confine(Native::me(), &[cpus[cpu % cpus.len()]]);
-        play(futex, config, words, &sides, thread);
+        play(futexes, config, &sides, thread);
     });
-    let all = |of: fn(&Side) -> &AtomicU64| {
-        let sum = sides.iter().map(|side| of(side).load(Relaxed)).sum::<u64>(); // they have ended
-        sum as f64 / f64::from(config.times)
-    };
-    Report {
-        ns: all(|side| &side.took),
-        slept: all(|side| &side.slept),
-    }
+    [0, 1].map(|which| {
+        let all = |of: fn(&Sums) -> &AtomicU64| {
+            let sums = sides.iter().map(|side| of(&side.sums[which]).load(Relaxed)); // they have ended
+            sums.fold(0, u64::wrapping_add) as f64
+        };
+        let waits = all(|sums| &sums.waits);
+        Report {
+            ns: all(|sums| &sums.took) / waits,
+            slept: all(|sums| &sums.slept) / waits,
+        }
+    })
 }
 
 /// What each thread does. The first has the token at first.
-fn play(futex: Futex, config: Config, words: [&AtomicU32; 2], sides: &[Side; 2], thread: usize) {
+fn play(futexes: [(Futex, [&AtomicU32; 2]); 2], config: Config, sides: &[Side; 2], thread: usize) {
     let pause = || match config.one_cpu {
         true => Native::yield_now(),
         false => hint::spin_loop(),
     };
     let (mine, other) = (&sides[thread], &sides[1 - thread]);
-    let mut took = 0;
+    let mut dice = fastrand::Rng::with_seed(thread as u64);
     let mut slept = 0;
-    for turn in 0..2 * config.times {
-        if turn == config.times {
+    for turn in 0..4 * config.times {
+        let counts = turn >= 2 * config.times;
+        let which = turns_by(turn, config.times);
+        let (futex, words) = futexes[which];
+        let sums = &mine.sums[which];
+        if turn == 2 * config.times {
             slept = sleeps();
         }
         if turn as usize % 2 == thread {
@@ -103,7 +138,7 @@ fn play(futex: Futex, config: Config, words: [&AtomicU32; 2], sides: &[Side; 2],
             while !other.waits.swap(false, Acquire) {
                 pause();
             }
-            Native::busy(config.after);
+            Native::busy(config.after.mul_f64(0.5 + dice.f64()));
             other_has_it(futex, words[1 - thread], &mine.gave);
         } else {
             // Who comes while the other is being woken waits longer than it should. On one CPU
@@ -119,15 +154,16 @@ fn play(futex: Futex, config: Config, words: [&AtomicU32; 2], sides: &[Side; 2],
             // Of two CPUs' clocks one may be a little ahead: in both directions that is nothing.
             let since = now.wrapping_sub(other.gave.load(Relaxed)); // ordered by the word
             words[thread].store(0, Relaxed); // mine until I wait again
-            took = if turn < config.times {
-                0
-            } else {
-                since.wrapping_add(took)
-            };
+            if counts {
+                Sums::add(&sums.waits, 1);
+                Sums::add(&sums.took, since);
+            }
+        }
+        if counts && turns_by(turn + 1, config.times) != which || turn + 1 == 4 * config.times {
+            let before = mem::replace(&mut slept, sleeps());
+            Sums::add(&sums.slept, slept - before);
         }
     }
-    mine.took.store(took, Relaxed); // read when the thread has ended
-    mine.slept.store(sleeps() - slept, Relaxed); // likewise
 }
 
 /// Lets the token go.
@@ -162,14 +198,37 @@ mod tests {
     #[test]
     fn the_token_goes_to_and_fro() {
         let words: Vec<_> = (0..=APART).map(|_| AtomicU32::new(0)).collect();
+        let others: Vec<_> = (0..=APART).map(|_| AtomicU32::new(0)).collect();
         let config = |one_cpu| Config {
             after: Duration::ZERO,
             one_cpu,
             times: 50,
         };
-        let [one, two] = [true, false].map(|one_cpu| run(KERNEL, config(one_cpu), &words));
-        assert!(one.ns > 0.0 && two.ns > 0.0, "{one:?}, {two:?}");
-        assert!(one.slept > 0.0, "{one:?}");
-        assert!(words.iter().all(|word| word.load(Relaxed) == 0));
+        let futexes = [(KERNEL, &words[..]), (KERNEL, &others)];
+        let [one, two] = [true, false].map(|one_cpu| run(futexes, config(one_cpu)));
+        assert!(
+            one.iter().chain(&two).all(|of| of.ns > 0.0),
+            "{one:?}, {two:?}"
+        );
+        assert!(one.iter().all(|of| of.slept > 0.0), "{one:?}");
+        assert!(
+            words
+                .iter()
+                .chain(&others)
+                .all(|word| word.load(Relaxed) == 0)
+        );
+    }
+
+    #[test]
+    fn each_futex_has_as_many_turns_before_as_after_the_other() {
+        let order: Vec<_> = (0..8).map(|block| turns_by(block * BLOCK, 200)).collect();
+        assert_eq!(order, [0, 1, 1, 0, 0, 1, 1, 0]);
+        for times in 1..100 {
+            let measured = |which| {
+                let turns = 2 * times..4 * times;
+                turns.filter(|&turn| turns_by(turn, times) == which).count()
+            };
+            assert!(measured(0) > 0 && measured(1) > 0, "{times}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Models of the futex. Those of words that processes share are in `shared`.
 
+#[path = "futex/borrowed.rs"]
+mod borrowed;
 #[path = "futex/growth.rs"]
 mod growth;
 mod harness;

@@ -59,10 +59,10 @@ pub trait Memory: Platform {
 ///
 /// Who finds it at 0, or sets it, orders what it looks at next:
 ///
-/// | (C1) who gives the last reference back, or freezes | (C2) who finds no page, or another one |
+/// | (C1) who gives the last reference back, or freezes | (C2), (C3) who finds no object, or another one |
 /// |---|---|
-/// | (C1) each: uses the object, gives its reference back | (C2) change what leads to the object, set the count |
-/// | the last: take the object apart | fail to take a reference, or take one: look again |
+/// | each: uses the object, gives its reference back | change what leads to the object, then the count: (C2) to 0, (C3) from 0 |
+/// | the last: take the object apart | (C2) find the count at 0, or (C3) take a reference: look again at what led here |
 pub struct Count<P: Platform>(P::U32);
 
 impl<P: Platform> Count<P> {
@@ -75,16 +75,19 @@ impl<P: Platform> Count<P> {
         self.0.fetch_add(1, Relaxed); // the other one orders it
     }
 
-    /// Takes a reference unless there is none.
+    /// Takes a reference unless there is none. Who got none looks again at what led here,
+    /// and tries again if that is as it was.
     pub fn try_get(&self) -> bool {
-        // (C2) Acquire, here and in the exchange: what led here may have changed.
+        // (C2) Acquire pairs with freeze's and put's Release: why it is 0.
         let mut count = self.0.load(Acquire);
         while count != 0 {
             let taken = self.0.compare_exchange(
                 count,
                 count + 1,
-                Acquire, // (C2), (C3) in success, as above
-                Acquire, // (C2), (C4) in failure
+                // (C3) Acquire pairs with set's Release: the count that was read may be an
+                // earlier object's.
+                Acquire,
+                Relaxed, // of 0, the caller's next try acquires
             );
             match taken {
                 Ok(_) => return true,
@@ -114,7 +117,7 @@ impl<P: Platform> Count<P> {
 
     /// So many references, where there were none.
     pub fn set(&self, references: u32) {
-        // (C2) Release pairs with try_get's Acquire: what does not lead here any more.
+        // (C3) Release pairs with try_get's Acquire: what does not lead here any more.
         self.0.store(references, Release);
     }
 }
@@ -302,6 +305,14 @@ impl<P: Platform> Sequences<P> {
         }
     }
 
+    /// Goes on behind this number, the last that was given. The caller has the gate, or is
+    /// alone.
+    pub fn skip_to(&self, last: u64) {
+        for (word, half) in self.last.iter().zip([(last >> 32) as u32, last as u32]) {
+            word.store(half, Relaxed); // the gate orders it
+        }
+    }
+
     /// The number of an inode, which gets one if it has none; `None` while another
     /// task gives one.
     pub(super) fn number(&self, inode: &Inode<P>) -> Option<u64> {
@@ -320,14 +331,11 @@ impl<P: Platform> Sequences<P> {
         let last = u64::from(high.load(Relaxed)) << 32 | u64::from(low.load(Relaxed)); // the gate orders them
         // A lower half of 0 would be none.
         let number = last + if last as u32 == u32::MAX { 2 } else { 1 };
-        let halves = [(number >> 32) as u32, number as u32];
-        for (word, half) in self.last.iter().zip(halves) {
-            word.store(half, Relaxed); // the gate orders it
-        }
+        self.skip_to(number); // the gate orders it
         let [high, low] = &inode.sequence;
-        high.store(halves[0], Relaxed); // published below
+        high.store((number >> 32) as u32, Relaxed); // published below
         // (K2) Release pairs with sequence's Acquire: the upper half.
-        low.store(halves[1], Release);
+        low.store(number as u32, Release);
         number
     }
 }

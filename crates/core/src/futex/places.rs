@@ -52,10 +52,9 @@ impl<P: Platform> Places<P> {
     pub(super) fn nodes(&self) -> impl Iterator<Item = &'static Node<P>> {
         (0..self.words).map(|index| self.at(index).node())
     }
-}
 
-impl<P: Platform> Drop for Places<P> {
-    fn drop(&mut self) {
+    /// Gives back what was borrowed. All nodes have left their queues, or were told.
+    pub(super) fn give_back(self) {
         self.borrowed.into_iter().flatten().for_each(P::give_back);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{json, keys, stdout};
 
-const FIELDS: [&str; 11] = [
+const FIELDS: [&str; 12] = [
     "world",
     "lock",
     "shared",
@@ -14,6 +14,7 @@ const FIELDS: [&str; 11] = [
     "ns_min",
     "ns_p50",
     "slept_p50",
+    "faster",
 ];
 
 #[test]
@@ -34,6 +35,13 @@ fn ours_stands_beside_the_kernels_with_all_fields_in_order() {
                 // A machine of one CPU has the second alone.
                 assert!(lines.len() == 2 || record["waiter"] == waiter, "{record}");
                 let ns = |key: &str| record[key].as_f64().unwrap();
+                if lock.starts_with("kernel") {
+                    assert!(record["faster"].is_null(), "{record}");
+                } else {
+                    let times = |key: &str| record["faster"][key].as_f64().unwrap();
+                    let [low, p50, high] = ["low", "p50", "high"].map(times);
+                    assert!(0.0 < low && low <= p50 && p50 <= high, "{record}");
+                }
                 assert!(
                     0.0 < ns("ns_min") && ns("ns_min") <= ns("ns_p50"),
                     "{record}"
@@ -49,7 +57,12 @@ fn the_text_compares_each_pair() {
     assert!(out.starts_with("waiter"), "{out}");
     let ours = out.lines().filter(|line| line.contains(" futex "));
     for line in ours {
-        let times = line.split_whitespace().last().unwrap();
-        assert!(times.parse::<f64>().unwrap() > 0.0, "{line}");
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [times, low, "to", high] = words[words.len() - 4..] else {
+            panic!("{line}");
+        };
+        let numbers = [times, low.trim_matches('('), high.trim_matches(')')];
+        let [times, low, high] = numbers.map(|number| number.parse::<f64>().unwrap());
+        assert!(0.0 < low && low <= times && times <= high, "{line}");
     }
 }

@@ -9,7 +9,7 @@ use lockyard_core::{
     futex::{
         Key,
         lookup::{Access, Fault, Lockless, PageLock, Pin, Sequenced, SharedKey},
-        memory::PAGE,
+        memory::{Mapping, PAGE},
     },
 };
 
@@ -196,8 +196,54 @@ fn migration_against_look_up() {
     );
 }
 
+/// A page is moved, and another file's is where it was: who found the page before that
+/// gets the key of its own file all the same.
+fn moved_and_reused<F: Pin>() {
+    map_file(PAGES[0]);
+    spawn(|| {
+        // These policies name an inode by its memory.
+        let expected = Key::shared(INODE.into(), ADDRESSES[0]);
+        assert_eq!(key::<F>(SPACE, ADDRESSES[0]), Ok(expected), "{ALIAS}");
+    });
+    spawn(|| {
+        let memory = memory();
+        if memory.migrate(SPACE, ADDRESSES[0], PAGES[1]) {
+            memory.open(INODE + 1);
+            memory.cache(INODE + 1, 0, (PAGES[0], PAGES[0]));
+        }
+    });
+}
+
+#[test]
+fn reuse_of_a_page_that_was_moved() {
+    let explorer = Explorer::new();
+    let (locked, lockless) = (moved_and_reused::<PageLock>, moved_and_reused::<Lockless>);
+    explore("key, page lock, page reused", &explorer, &[], locked);
+    explore("key, lockless, page reused", &explorer, &[], lockless);
+}
+
+/// Two have a file open, and give it a page each. Who closes it last takes both pages away.
+#[test]
+fn the_last_close_sees_every_page() {
+    explore("key, two pages, close", &Explorer::new(), &[], || {
+        memory().open(INODE);
+        memory().inode(INODE).count.get();
+        for (page, index) in PAGES.into_iter().zip(0..) {
+            spawn(move || {
+                let memory = memory();
+                memory.cache(INODE, index, (page, page));
+                if memory.close(INODE) {
+                    let mappings = PAGES.map(|page| memory.page(page).mapping());
+                    assert_eq!(mappings, [Mapping::Nothing; 2], "a page of no file");
+                }
+            });
+        }
+    });
+}
+
 /// Two tasks ask for the key of a file that has no number yet, in spaces of their own and
-/// at different addresses: it is one key.
+/// at different addresses: it is one key. The number is one of which both halves say
+/// something.
 #[test]
 fn one_key_in_all_mappings() {
     explore(
@@ -206,6 +252,7 @@ fn one_key_in_all_mappings() {
         &[Event::KeySought],
         || {
             map_file(PAGES[0]);
+            memory().sequences().skip_to(u32::MAX.into());
             memory().map(OTHER_SPACE, ADDRESSES[1], PAGES[0], false);
             let first = Rc::new(Cell::new(None));
             for (space, address) in [(SPACE, ADDRESSES[0]), (OTHER_SPACE, ADDRESSES[1])] {
