@@ -20,7 +20,9 @@
 //! | | stand in the queue | enter the gate, search the queue |
 //!
 //! A waker that sees the count waits at the gate until the waiter stands in the
-//! queue or has gone. That the count is still that of the key's bucket when the table
+//! queue or has gone. One that sees somebody counted already before its barrier needs none:
+//! of two that pass a gate the later one sees what the other did, and that is a waiter that
+//! finds the word changed, or a waker that finds the waiter. That the count is still that of the key's bucket when the table
 //! grows, the word itself says: the module `grow` has the argument.
 //!
 //! A requeue with comparison is the waiter of the queue that it moves others to.
@@ -60,6 +62,7 @@
 //! | | full barrier | full barrier |
 //! | | the state is another? then go, else sleep | does it sleep? then wake it |
 //!
+//! A waker that finds before (W) that the waiter sleeps needs no barrier, for it wakes it.
 //! To compare the state and to fall asleep is one step. A state that says that the waiter
 //! was moved is another one, too: it comes back to the table's first line. Others park.
 
@@ -267,7 +270,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         glance::<P>(&mine.glances, &node.state, |state| state == WOKEN);
         self.make_room(node);
         loop {
-            // (F1) Acquire pairs with the waker's Release: what it did before.
+            // (F1), (F2) Acquire pairs with the waker's Release: what it did before.
             let state = node.state.load(Acquire);
             if state == WOKEN {
                 return Waited::Woken;
@@ -394,7 +397,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         let mut may_stand = true; // in a queue
         // Look before each park: who waits at a gate may be unparked there.
         loop {
-            // (F1) Acquire pairs with the waker's Release: what it did before.
+            // (F1), (F2) Acquire pairs with the waker's Release: what it did before.
             let state = node.state.load(Acquire);
             if state == WOKEN {
                 return true;
@@ -436,11 +439,13 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
     /// common with `bitset`. Returns how many.
     #[inline]
     pub fn wake(&self, key: &Key, most: u32, bitset: NonZeroU32) -> u32 {
-        // While the barrier waits for the line of the word.
+        // While the gate, or the barrier, waits for the line of the word.
         P::fetch_ahead(|| self.queue(key, self.depth()).about_to_take());
-        P::fence(); // (B) full barrier, pairs with wait's and requeue's
         if self.is_empty(key) {
-            return 0;
+            P::fence(); // (B) full barrier, pairs with wait's and requeue's
+            if self.is_empty(key) {
+                return 0;
+            }
         }
         let mut chain = Chain::new();
         let woken = self.enter(key, |queue| queue.take(key, most, bitset, &mut chain));

@@ -315,7 +315,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Wakes `task` if it sleeps by [`Platform::park_on`] of the word.
+    /// Wakes `task` if it sleeps by [`Platform::park_on`] of the word; a comparison there that
+    /// comes later finds what the caller stored to the word before.
     fn unpark_on(_word: &Self::U32, task: TaskId) {
         Self::unpark(task);
     }

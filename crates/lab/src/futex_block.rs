@@ -1,11 +1,14 @@
 //! What `futex-wake` and `futex-requeue` share: threads block for a futex, ours and the
 //! kernel's in turn.
 
-use std::{process, sync::atomic::AtomicU32, time::Duration};
+use std::{io, process, sync::atomic::AtomicU32, time::Duration};
 
-use lockyard_linux::futex as ours;
+use lockyard_linux::futex::{
+    self as ours,
+    shared::{self, Region},
+};
 use lockyard_torture::{
-    futexblock::{self, Act, Futex},
+    futexblock::{self, Act, Futex, Waiters},
     futexhash::{self, Memory},
 };
 use rustix::thread::futex::{self, Flags};
@@ -35,7 +38,8 @@ pub struct Common {
     #[arg(value_parser = values::runs, allow_negative_numbers = true)]
     runs: u32,
 
-    /// Measure the kernel's futex that processes can share, not its private one
+    /// Measure the futexes that processes can share. Ours cannot requeue: there it is the
+    /// private one
     #[arg(short = 'S', long)]
     shared: bool,
 
@@ -45,42 +49,71 @@ pub struct Common {
 }
 
 /// A kind of futex.
+#[derive(Clone, Copy)]
 struct Kind {
     lock: &'static str,
     shared: bool,
+    /// Maps so many of its words.
+    words: fn(usize) -> io::Result<&'static [AtomicU32]>,
     futex: Futex,
 }
 
 const OURS: Kind = Kind {
     lock: "futex",
     shared: false,
+    words: |count| futexhash::words(Memory::Anonymous, count),
     futex: Futex {
         wait: |word| {
             ours::wait(word, 0, None);
         },
         wake: |word, most| ours::wake(word, most),
-        requeue: |from, to, most| ours::requeue(from, to, 0, most).moved,
+        waiters: Waiters::Requeued(|from, to, most| ours::requeue(from, to, 0, most).moved),
     },
 };
 
 const PRIVATE: Kind = Kind {
     lock: "kernel-private",
-    shared: false,
     futex: Futex {
         wait: |word| wait(word, Flags::PRIVATE),
         wake: |word, most| wake(word, Flags::PRIVATE, most),
-        requeue: |from, to, most| requeue(from, to, Flags::PRIVATE, most),
+        waiters: Waiters::Requeued(|from, to, most| requeue(from, to, Flags::PRIVATE, most)),
+    },
+    ..OURS
+};
+
+const OURS_SHARED: Kind = Kind {
+    lock: "futex-shared",
+    shared: true,
+    words: |count| Ok(Box::leak(Box::new(Region::open(Region::file(count)?)?)).words()),
+    futex: Futex {
+        wait: |word| {
+            shared::wait(word, 0, None);
+        },
+        wake: |word, most| shared::wake(word, most),
+        // The queues are the kernel's, which counts whom it moves from a word to itself.
+        waiters: Waiters::Counted(|word| requeue(word, word, Flags::empty(), ALL)),
     },
 };
 
-const SHARED: Kind = Kind {
+const SHARED: Futex = Futex {
+    wait: |word| wait(word, Flags::empty()),
+    wake: |word, most| wake(word, Flags::empty(), most),
+    waiters: Waiters::Requeued(|from, to, most| requeue(from, to, Flags::empty(), most)),
+};
+
+const SHARED_FILE: Kind = Kind {
+    lock: "kernel-shared-file",
+    shared: true,
+    words: |count| futexhash::words(Memory::File, count),
+    futex: SHARED,
+};
+
+/// As perf's: this process's memory, by a key that would serve others as well.
+const SHARED_ANONYMOUS: Kind = Kind {
     lock: "kernel-shared-anonymous",
     shared: true,
-    futex: Futex {
-        wait: |word| wait(word, Flags::empty()),
-        wake: |word, most| wake(word, Flags::empty(), most),
-        requeue: |from, to, most| requeue(from, to, Flags::empty(), most),
-    },
+    futex: SHARED,
+    ..OURS
 };
 
 /// The most that the kernel takes.
@@ -108,19 +141,26 @@ fn requeue(from: &AtomicU32, to: &AtomicU32, flags: Flags, most: u32) -> u32 {
 pub fn run(args: &Common, act: Act) -> Result<(), Failure> {
     let threads = args.threads.unwrap_or_else(|| Place::Here.cpus());
     measure::can_start(threads + 1)?;
-    let words = futexhash::words(Memory::Anonymous, threads + 1).map_err(|why| {
-        Failure::Usage(format!(
-            "--threads '{threads}': no memory for their words ({why})"
-        ))
-    })?;
-    let kernel = if args.shared { SHARED } else { PRIVATE };
-    let mut all = [OURS, kernel].map(|kind| Measured {
-        kind,
-        act,
-        threads,
-        words,
-        ms: Vec::new(),
-    });
+    let kinds = match (args.shared, act) {
+        (false, _) => [OURS, PRIVATE],
+        (true, Act::Wake(_) | Act::WakeEach) => [OURS_SHARED, SHARED_FILE],
+        (true, Act::Requeue(_)) => [OURS, SHARED_ANONYMOUS],
+    };
+    let measured = |kind: Kind| -> Result<_, Failure> {
+        let words = (kind.words)(threads + 1).map_err(|why| {
+            Failure::Usage(format!(
+                "--threads '{threads}': no memory for their words ({why})"
+            ))
+        })?;
+        Ok(Measured {
+            kind,
+            act,
+            threads,
+            words,
+            ms: Vec::new(),
+        })
+    };
+    let mut all = [measured(kinds[0])?, measured(kinds[1])?];
     screen::take_turns(
         &mut all,
         args.runs,

@@ -19,8 +19,17 @@ pub struct Futex {
     pub wait: fn(&AtomicU32),
     /// Wakes so many at most; returns how many.
     pub wake: fn(&AtomicU32, u32) -> u32,
-    /// Has so many at most wait for the second word; returns how many.
-    pub requeue: fn(&AtomicU32, &AtomicU32, u32) -> u32,
+    /// How one knows that threads wait.
+    pub waiters: Waiters,
+}
+
+/// How one knows that threads wait.
+#[derive(Clone, Copy)]
+pub enum Waiters {
+    /// By having so many at most wait for the second word; says how many those are.
+    Requeued(fn(&AtomicU32, &AtomicU32, u32) -> u32),
+    /// By counting them; the futex cannot requeue.
+    Counted(fn(&AtomicU32) -> u32),
 }
 
 /// What is done to the threads.
@@ -36,6 +45,9 @@ pub enum Act {
 
 /// Blocks so many threads, kept on a CPU each in turn; returns how long it took to do
 /// that to all of them. Of the words there is one for each thread, and one more.
+///
+/// # Panics
+/// The futex cannot do that.
 pub fn run(futex: Futex, act: Act, threads: u32, words: &[AtomicU32]) -> Duration {
     /// Those that have come may be about to go to sleep.
     const SETTLE: Duration = Duration::from_millis(10);
@@ -43,21 +55,44 @@ pub fn run(futex: Futex, act: Act, threads: u32, words: &[AtomicU32]) -> Duratio
     let elapsed = OnceLock::new();
     let stop = AtomicBool::new(false);
     let (door, rest) = words.split_first().expect("there are words");
+    // Where a thread is to block.
+    let place = |thread: u32| match act {
+        Act::WakeEach => &rest[thread as usize],
+        _ => &rest[0],
+    };
     let block = |thread: usize| {
         Native::confine(Native::me(), &[cpus[thread % cpus.len()]]);
-        (futex.wait)(door);
+        (futex.wait)(match futex.waiters {
+            Waiters::Requeued(_) => door,
+            Waiters::Counted(_) => place(thread as u32),
+        });
     };
     let body = |task: usize| {
         if task > 0 {
             return block(task - 1);
         }
-        gather(futex, act, threads, door, rest);
+        match futex.waiters {
+            // Moves the threads to where they are to block.
+            Waiters::Requeued(requeue) => all(threads, |come| match act {
+                Act::WakeEach => requeue(door, place(come), 1),
+                _ => requeue(door, place(come), u32::MAX),
+            }),
+            Waiters::Counted(count) => {
+                let here = if act == Act::WakeEach { 1 } else { threads };
+                for thread in (0..threads).step_by(here as usize) {
+                    while count(place(thread)) < here {
+                        Native::yield_now();
+                    }
+                }
+            }
+        }
         thread::sleep(SETTLE);
         let begin = Instant::now();
-        all(threads, |done| match act {
-            Act::Wake(most) => (futex.wake)(&rest[0], most),
-            Act::WakeEach => (futex.wake)(&rest[done as usize], 1),
-            Act::Requeue(most) => (futex.requeue)(&rest[0], door, most),
+        all(threads, |done| match (act, futex.waiters) {
+            (Act::Wake(most), _) => (futex.wake)(place(0), most),
+            (Act::WakeEach, _) => (futex.wake)(place(done), 1),
+            (Act::Requeue(most), Waiters::Requeued(requeue)) => requeue(place(0), door, most),
+            (Act::Requeue(_), Waiters::Counted(_)) => panic!("this futex cannot requeue"),
         });
         elapsed.get_or_init(|| begin.elapsed());
         if let Act::Requeue(_) = act {
@@ -68,26 +103,15 @@ pub fn run(futex: Futex, act: Act, threads: u32, words: &[AtomicU32]) -> Duratio
     elapsed.into_inner().expect("the first task has said it")
 }
 
-/// Moves the threads to where they are to block: so it is known that all have come.
-fn gather(futex: Futex, act: Act, threads: u32, door: &AtomicU32, rest: &[AtomicU32]) {
-    all(threads, |come| {
-        let (to, most) = match act {
-            Act::WakeEach => (come as usize, 1),
-            _ => (0, u32::MAX),
-        };
-        let moved = (futex.requeue)(door, &rest[to], most);
-        if moved == 0 {
-            Native::yield_now();
-        }
-        moved
-    });
-}
-
-/// Does it until that many threads were met. It is told how many were.
+/// Does it until that many threads were met, who may not have come yet. It is told how many
+/// were.
 fn all(threads: u32, mut act: impl FnMut(u32) -> u32) {
     let mut done = 0;
     while done < threads {
-        done += act(done);
+        match act(done) {
+            0 => Native::yield_now(),
+            met => done += met,
+        }
     }
 }
 
@@ -102,18 +126,29 @@ mod tests {
             let most = most.min(i32::MAX.cast_unsigned());
             futex::wake(word, Flags::PRIVATE, most).expect("a wake cannot fail") as u32
         },
-        requeue: |from, to, most| {
-            let most = most.min(i32::MAX.cast_unsigned());
-            let moved = futex::cmp_requeue(from, Flags::PRIVATE, 0, most, to, 0);
-            moved.expect("the word does not change") as u32
-        },
+        waiters: Waiters::Requeued(requeue),
     };
+
+    /// Between a word and itself it counts.
+    const COUNTS: Futex = Futex {
+        waiters: Waiters::Counted(|word| requeue(word, word, u32::MAX)),
+        ..KERNEL
+    };
+
+    fn requeue(from: &AtomicU32, to: &AtomicU32, most: u32) -> u32 {
+        let most = most.min(i32::MAX.cast_unsigned());
+        let moved = futex::cmp_requeue(from, Flags::PRIVATE, 0, most, to, 0);
+        moved.expect("the word does not change") as u32
+    }
 
     #[test]
     fn all_threads_are_met_and_end() {
         let words: Vec<_> = (0..6).map(|_| AtomicU32::new(0)).collect();
         for act in [Act::Wake(2), Act::WakeEach, Act::Requeue(3)] {
             assert!(run(KERNEL, act, 5, &words) > Duration::ZERO);
+        }
+        for act in [Act::Wake(2), Act::WakeEach] {
+            assert!(run(COUNTS, act, 5, &words) > Duration::ZERO);
         }
     }
 }

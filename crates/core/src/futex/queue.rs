@@ -135,6 +135,12 @@ impl<P: Platform> Node<P> {
 
     /// Tells the waiter that it was woken.
     fn tell(&self) {
+        if let (Some(task), SLEEPS) = self.rest() {
+            // (F2) Release pairs with wait's and end's Acquire, as (F1). What the waiter is to
+            // say by (W) it has said in this wait: `begin` came before the gate.
+            self.state.store(WOKEN, Release);
+            return P::unpark_on(&self.state, task);
+        }
         // (F1) Release pairs with wait's and end's Acquire: what the waker did before, and
         // that it is done with the node. (W) full barrier, pairs with park_on's.
         P::swap_fenced(&self.state, WOKEN, Release);

@@ -22,16 +22,19 @@ fn lab(args: &str) -> String {
 
 #[test]
 fn json_has_one_object_per_kind_with_all_fields_in_order() {
-    for (args, operation, at_a_time, kernel) in [
-        ("futex-wake -w 2", "wake", 2, "kernel-private"),
-        ("futex-wake --distinct", "wake-each", 1, "kernel-private"),
-        ("futex-wake -S", "wake", 1, "kernel-shared-anonymous"),
-        ("futex-requeue -q 3", "requeue", 3, "kernel-private"),
+    const PRIVATE: [&str; 2] = ["futex", "kernel-private"];
+    const SHARED: [&str; 2] = ["futex-shared", "kernel-shared-file"];
+    for (args, operation, at_a_time, kinds) in [
+        ("futex-wake -w 2", "wake", 2, PRIVATE),
+        ("futex-wake --distinct", "wake-each", 1, PRIVATE),
+        ("futex-wake -S", "wake", 1, SHARED),
+        ("futex-wake -S --distinct", "wake-each", 1, SHARED),
+        ("futex-requeue -q 3", "requeue", 3, PRIVATE),
     ] {
         let out = lab(&format!("{args} -t 5 --runs 2 --json"));
         let records: Vec<_> = out.lines().map(json).collect();
         let locks: Vec<_> = records.iter().map(|r| &r["lock"]).collect();
-        assert_eq!(locks, ["futex", kernel]);
+        assert_eq!(locks, kinds);
         for (line, record) in out.lines().zip(&records) {
             assert_eq!(keys(line), FIELDS);
             assert_eq!(record["operation"], operation);
