@@ -51,6 +51,9 @@ pub use lockyard_linux::futex::{
 /// others wrong values, and may keep wake-ups from them; those look at their word again
 /// within a second. `docs/futex.md` has the details.
 ///
+/// There are no `requeue`, `wake_op` and `wait_any`: that page says why, and what to do
+/// instead. Those of the parent module go by this process's table, and miss who waits here.
+///
 /// The region cannot be unmapped while one of its words is used:
 ///
 /// ```compile_fail,E0505

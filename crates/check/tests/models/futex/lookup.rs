@@ -3,13 +3,15 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use lockyard_check::{Check, Explorer, Failure, afterwards, memory, spawn};
+use lockyard_check::{Check, CheckWord, Explorer, Failure, afterwards, memory, spawn};
 use lockyard_core::{
     Event,
+    Ordering::Relaxed,
+    Word,
     futex::{
         Key,
         lookup::{Access, Fault, Lockless, PageLock, Pin, Sequenced, SharedKey},
-        memory::{Mapping, PAGE},
+        memory::{Count, Mapping, PAGE},
     },
 };
 
@@ -220,6 +222,57 @@ fn reuse_of_a_page_that_was_moved() {
     let (locked, lockless) = (moved_and_reused::<PageLock>, moved_and_reused::<Lockless>);
     explore("key, page lock, page reused", &explorer, &[], locked);
     explore("key, lockless, page reused", &explorer, &[], lockless);
+}
+
+/// One changes what leads to a page, and takes its last reference away. Who gets none from
+/// then on sees the change: else it would look for the page without end.
+fn last_reference_gone(ends: impl Fn(&Count<Check>) -> bool + 'static) {
+    let count = &memory().page(PAGES[0]).count;
+    count.set(1);
+    let changed = Rc::new(CheckWord::ZERO);
+    let led = Rc::clone(&changed);
+    spawn(move || {
+        let none = || !count.try_get();
+        if none() && none() {
+            assert_eq!(led.load(Relaxed), 1, "nothing says why");
+        }
+    });
+    spawn(move || {
+        changed.store(1, Relaxed); // what ends the references releases it
+        ends(count);
+    });
+}
+
+#[test]
+fn who_gets_no_reference_sees_why() {
+    let explorer = Explorer::new();
+    explore("key, no reference, freeze", &explorer, &[], || {
+        last_reference_gone(|count| count.freeze(1));
+    });
+    explore("key, no reference, put", &explorer, &[], || {
+        last_reference_gone(Count::put);
+    });
+}
+
+/// One uses a page and gives its reference back. Who freezes the page after that sees the
+/// use.
+#[test]
+fn who_freezes_sees_the_use() {
+    explore("key, freeze", &Explorer::new(), &[], || {
+        let count = &memory().page(PAGES[0]).count;
+        count.set(2);
+        let used = Rc::new(CheckWord::ZERO);
+        let seen = Rc::clone(&used);
+        spawn(move || {
+            used.store(1, Relaxed); // put releases it
+            assert!(!count.put());
+        });
+        spawn(move || {
+            if count.freeze(1) {
+                assert_eq!(seen.load(Relaxed), 1);
+            }
+        });
+    });
 }
 
 /// Two have a file open, and give it a page each. Who closes it last takes both pages away.
