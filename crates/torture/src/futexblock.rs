@@ -88,12 +88,25 @@ pub fn run(futex: Futex, act: Act, threads: u32, words: &[AtomicU32]) -> Duratio
         }
         thread::sleep(SETTLE);
         let begin = Instant::now();
-        all(threads, |done| match (act, futex.waiters) {
-            (Act::Wake(most), _) => (futex.wake)(place(0), most),
-            (Act::WakeEach, _) => (futex.wake)(place(done), 1),
-            (Act::Requeue(most), Waiters::Requeued(requeue)) => requeue(place(0), door, most),
-            (Act::Requeue(_), Waiters::Counted(_)) => panic!("this futex cannot requeue"),
-        });
+        let mut done = 0;
+        while done < threads {
+            let met = match (act, futex.waiters) {
+                (Act::Wake(most), _) => (futex.wake)(place(0), most),
+                (Act::WakeEach, _) => (futex.wake)(place(done), 1),
+                (Act::Requeue(most), Waiters::Requeued(requeue)) => requeue(place(0), door, most),
+                (Act::Requeue(_), Waiters::Counted(_)) => panic!("this futex cannot requeue"),
+            };
+            done += met;
+            if met > 0 {
+                continue;
+            }
+            // Whom a stray wake-up meets, the kernel has wait at its first word again.
+            match (act, futex.waiters) {
+                (Act::Requeue(_), _) => break, // the rest have gone there by themselves
+                (_, Waiters::Requeued(requeue)) => _ = requeue(door, place(done), 1),
+                _ => Native::yield_now(),
+            }
+        }
         elapsed.get_or_init(|| begin.elapsed());
         if let Act::Requeue(_) = act {
             all(threads, |_| (futex.wake)(door, u32::MAX));
