@@ -128,7 +128,7 @@ impl Platform for Check {
     /// As [`Explorer::polling`] says.
     ///
     /// [`Explorer::polling`]: crate::Explorer::polling
-    fn pace() -> Look {
+    fn pace(_transfers: u32) -> Look {
         match ask(Request::Pace) {
             Answer::Bool(true) => Look::Poll,
             _ => Look::Every(1_000),

@@ -100,6 +100,9 @@ use crate::{
 /// How long a waiter may be overtaken, in microseconds.
 pub const PATIENCE_MICROS: u32 = 4_000;
 
+/// Transfers of a cache line until a mutex has changed hands: to whom looks, and to take it.
+pub(crate) const HAND_OVER: u32 = 2;
+
 /// How long a waiter that was overtaken for long enough is the first before it
 /// asks for the mutex, in microseconds: a hand-over costs tens, and a long
 /// queue of overdue waiters must not become a convoy.
@@ -232,7 +235,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
             return self.wait_for_myself(me, deadline);
         }
         P::waits(self.body.address());
-        let look = P::pace();
+        let look = P::pace(HAND_OVER);
         let mut promise = Promise::None;
         look == Look::Poll && self.body.glance(me, &mut promise)
             || self.lock_slow(me, look, promise, deadline)
@@ -424,7 +427,7 @@ impl<P: Platform> Body<P> {
     /// The first waiter's turn: spins while the owner runs. Returns whether the
     /// mutex was taken; if not, its promise has ended and it must park.
     fn wait_first(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
-        let look = P::pace();
+        let look = P::pace(HAND_OVER);
         let mut spins = SPINS;
         P::spin_begin();
         loop {

@@ -78,7 +78,7 @@
 use core::{cell::OnceCell, marker::PhantomData};
 
 use crate::{
-    mutex::{Body, Leaving, Promise, RawMutex, Spun, is_free},
+    mutex::{Body, HAND_OVER, Leaving, Promise, RawMutex, Spun, is_free},
     osq,
     platform::{
         Deadline, Event, KERNEL_WAITERS, KernelPi, LockPi, Look, Ordering::*, TaskId, Word,
@@ -238,7 +238,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         if S::STRICT || body.owner().is_some_and(P::preempted) {
             return self.boost(me, deadline);
         }
-        let look = P::pace();
+        let look = P::pace(HAND_OVER);
         let mut promise = Promise::None;
         if look == Look::Poll && !P::boosted() && body.glance(me, &mut promise) {
             return true;

@@ -269,8 +269,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     }
 
     /// How a spinner had best look at a lock that tasks like the caller take
-    /// again and again.
-    fn pace() -> Look;
+    /// again and again, and that takes so many transfers of a cache line to change hands.
+    fn pace(transfers: u32) -> Look;
 
     /// A spin starts: [`Platform::need_resched`] speaks of the time from now on.
     fn spin_begin();

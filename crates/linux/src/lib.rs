@@ -139,8 +139,8 @@ impl<N: Numbers> Platform for Threads<N> {
         tasks::keeper().is_sampled() && rseq::restarts()
     }
     #[inline(always)]
-    fn pace() -> Look {
-        pace::look()
+    fn pace(transfers: u32) -> Look {
+        pace::look(transfers)
     }
     fn spin_begin() {
         spin::begin();

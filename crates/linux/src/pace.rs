@@ -17,13 +17,14 @@ use lockyard_core::Look;
 
 use crate::{arch, clock, tasks::keeper};
 
-/// A period of fewer transfers is too short to change hands in: half of it is away from
-/// the lock, if no more is known, and the next owner is in a transfer after the release,
-/// and a little. Measured with 2 threads that hold the lock for as long as they stay away:
-/// polling and looking seldom do the same at a period of 2.8 transfers where one takes
-/// 32 ns, and at 2.9 where it takes 140. While they poll, a measured period comes out
-/// a little shorter, at 2.5 there.
-const SHORT: (u64, u64) = (8, 3);
+/// A period shorter than four thirds of the transfers that a lock is said to take is too
+/// short to change hands in. A mutex takes 2: half of a period is away from the lock, if no
+/// more is known, and the next owner is in a transfer after the release, and a little.
+/// Measured with 2 threads that hold the mutex for as long as they stay away: polling and
+/// looking seldom do the same at a period of 2.8 transfers where one takes 32 ns, and at
+/// 2.9 where it takes 140. While they poll, a measured period comes out a little shorter,
+/// at 2.5 there.
+const SHORT: (u64, u64) = (4, 3);
 
 /// How spinners look when the period is short: a batch of the owner's comings
 /// and goings apart.
@@ -66,8 +67,8 @@ impl Mean {
 // What every spin uses stands alone, so that a hand-over pays for no more than
 // a load and a store.
 thread_local! {
-    /// How to look.
-    static LOOK: Cell<Look> = const { Cell::new(Look::Poll) };
+    /// Locks that take more transfers than this had better be looked at seldom.
+    static ENOUGH: Cell<u32> = const { Cell::new(u32::MAX) };
     /// Spins until the next one that is measured.
     static LEFT: Cell<u32> = const { Cell::new(MEASURED) };
     /// Whether this spin is measured.
@@ -90,14 +91,19 @@ pub fn now() -> u64 {
     clock::ns_in_cycles(arch::cycles() & CONVERTIBLE)
 }
 
-/// The thread is about to spin: how it should look.
+/// The thread is about to spin for a lock that takes so many transfers to change hands: how
+/// it should look.
 #[inline(always)]
-pub fn look() -> Look {
+pub fn look(transfers: u32) -> Look {
     match LEFT.get() {
         0 => PACE.with(Pace::measure),
         left => LEFT.set(left - 1),
     }
-    LOOK.get()
+    if transfers > ENOUGH.get() {
+        LEFT.set(0);
+        return SELDOM;
+    }
+    Look::Poll
 }
 
 /// A spinner took its lock.
@@ -161,9 +167,9 @@ impl Pace {
 
     fn learn(&self) {
         let (times, of) = SHORT;
-        let short = of * self.period.0.get() < times * self.transfer.0.get();
-        LOOK.set(if short { SELDOM } else { Look::Poll });
-        LEFT.set(if short { 0 } else { MEASURED });
+        let enough = of * self.period.0.get() / (times * self.transfer.0.get()).max(1);
+        ENOUGH.set(u32::try_from(enough).unwrap_or(u32::MAX));
+        LEFT.set(MEASURED);
     }
 }
 
@@ -174,14 +180,18 @@ mod tests {
     #[test]
     fn a_period_is_short_in_transfers() {
         for transfer in [10, 32, 140, 1_000] {
-            for (transfers, look) in [(2, SELDOM), (3, Look::Poll)] {
+            for (transfers, looks) in [
+                (2, [SELDOM, SELDOM]),
+                (3, [Look::Poll, SELDOM]),
+                (5, [Look::Poll, Look::Poll]),
+            ] {
                 let pace = Pace {
                     since: Cell::new(None),
                     period: Mean::new(transfers * transfer),
                     transfer: Mean::new(transfer),
                 };
                 pace.learn();
-                assert_eq!(LOOK.get(), look, "{transfers} times {transfer} ns");
+                assert_eq!([2, 3].map(look), looks, "{transfers} times {transfer} ns");
             }
         }
     }

@@ -6,7 +6,7 @@ use lockyard_core::Look;
 use crate::machine::Picos;
 
 /// As crates/linux has them.
-const SHORT: (Picos, Picos) = (8, 3);
+const SHORT: (Picos, Picos) = (4, 3);
 const SELDOM: Look = Look::Every(3_000);
 const BEGIN: Picos = 5_000_000;
 
@@ -32,16 +32,17 @@ impl Pace {
         self.since = Some((now, took));
     }
 
-    /// The task will have to spin again, where a line comes from another core in `transfer`.
-    pub(crate) fn look(&mut self, now: Picos, took: u32, transfer: Picos) -> Look {
+    /// The task will have to spin again for a lock that takes so many transfers to change
+    /// hands, where a line comes from another core in `transfer`.
+    pub(crate) fn look(&mut self, now: Picos, took: u32, transfers: u32, transfer: Picos) -> Look {
         if let Some((since, before)) = self.since.take() {
             let times = took.wrapping_sub(before) + 1;
             let away = (now - since).saturating_sub(transfer);
             let period = away / u64::from(times);
             self.mean = (7 * self.mean + period.min(2 * self.mean + 1_000)) / 8;
         }
-        let (transfers, of) = SHORT;
-        if of * self.mean < transfers * transfer {
+        let (times, of) = SHORT;
+        if of * self.mean < times * u64::from(transfers) * transfer {
             SELDOM
         } else {
             Look::Poll

@@ -129,7 +129,7 @@ impl Platform for Nested {
     fn exists(_: TaskId) -> bool {
         true
     }
-    fn pace() -> Look {
+    fn pace(_transfers: u32) -> Look {
         Look::Poll
     }
     fn spin_begin() {}

@@ -1,7 +1,10 @@
 //! How the top waiter waits for the owner.
 
 use super::{Body, owner_of};
-use crate::platform::{Deadline, Event, FOREVER, Ordering::*, Priority, Running, TaskId, Word};
+use crate::{
+    mutex::HAND_OVER,
+    platform::{Deadline, Event, FOREVER, Ordering::*, Priority, Running, TaskId, Word},
+};
 
 /// How the top waiter waits; the others sleep.
 pub trait Policy: Send + Sync + 'static {
@@ -34,7 +37,7 @@ impl<P: Priority> Body<P> {
         let gone = P::spin_until(
             &self.owner,
             Relaxed, // only a hint: who takes the lock acquires
-            P::pace(),
+            P::pace(HAND_OVER),
             FOREVER,
             |word| owner_of(word) != Some(owner),
             || {

@@ -1,8 +1,8 @@
 //! How who wants a reader-writer semaphore spins.
 
 use super::{
-    BUSY, Count, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS, RawRwLock, SPINNER,
-    WAITERS, WRITER, WakeCheck, keep::SEQUENCE,
+    BUSY, Count, HAND_OVER, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS,
+    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, keep::SEQUENCE,
 };
 use crate::{
     mutex::Body,
@@ -152,7 +152,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             let spinner = Spinner {
                 me,
                 kind: Kind::Write,
-                look: P::pace(),
+                look: P::pace(HAND_OVER),
                 deadline,
                 promised,
                 unknown_since: None,

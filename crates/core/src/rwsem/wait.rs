@@ -1,8 +1,8 @@
 //! How tasks queue up for a reader-writer semaphore, wait, and give up.
 
 use super::{
-    AGAIN, Count, GRANTED_AND_MORE, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock, SPINNER,
-    WAITERS, WakeCheck, spin::Spun, wake::Wakes,
+    AGAIN, Count, GRANTED_AND_MORE, HAND_OVER, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock,
+    SPINNER, WAITERS, WakeCheck, spin::Spun, wake::Wakes,
 };
 use crate::{
     osq,
@@ -54,7 +54,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         let look = match self.rest().is_fenced() {
             true => Look::Poll, // its writers are quick, and its readers leave the line alone
-            false => P::pace(),
+            false => P::pace(HAND_OVER),
         };
         if self.count().is_to_be_revoked(kind) {
             self.recall(look);
