@@ -50,6 +50,10 @@ const FENCED: u32 = SPINNER;
 /// What the count has while a writer counts those readers, and waits for them to leave.
 pub(super) const DRAINING: u32 = WRITER | REVOKING | UPGRADABLE;
 
+/// How long a writer naps while a reader is off its CPU. Who only yields its own waits for as
+/// long as all others want to run.
+const NAP_NS: u64 = 50_000;
+
 /// Looks while they leave.
 const DRAIN_LOOKS: u32 = 256;
 
@@ -169,7 +173,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// Waits a moment for readers that are counted, and lets others run.
+    /// Waits a moment for readers that are counted, and naps then, so that others run.
     fn let_readers_run(&self) {
         let since = P::stamp();
         let left = P::spin_until(
@@ -181,7 +185,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             || P::elapsed(since, 1),
         );
         if left.is_none() {
-            P::yield_to(P::me());
+            P::park(Some(P::after(NAP_NS)));
         }
     }
 

@@ -82,8 +82,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 Waited::Cancelled => return false,
                 Waited::Again => node.insists.store(1, Relaxed), // likewise
             }
-            let outlasts = kind == Kind::Write && self.outlast_fenced(deadline);
-            if outlasts || self.take_awake(kind) {
+            if self.take_awake(kind) {
                 return true;
             }
         }
