@@ -20,7 +20,9 @@
 //! | 4 | `UPGRADABLE`: one of the readers may upgrade | that reader, or who grants it | its release, upgrade or downgrade |
 //! | 5..29 | readers, the upgradable and the virtual one included | each of them, or who grants it | its release |
 //! | 29 | overflow: never set, for who would set it stays out | | |
-//! | 30, 31 | the bias: none, `BIASING`, `BIASED` or `REVOKING`, in a circle (`rwsem/bias.rs`) | a reader that leaves its part to the virtual reader | who releases that: a writer, or who upgrades |
+//! | 30, 31 | the bias: none, `BIASING`, `BIASED` or `REVOKING` (`rwsem/bias.rs`) | a reader that leaves its part to the virtual reader; a writer that leaves | who releases that: a writer, or who upgrades |
+//! | 3, with `BIASED` | `FENCED`: its readers fence (`rwsem/fenced.rs`) | who sets `BIASED` | a reader that finds it lasts; who takes `BIASED` away |
+//! | 30, 31, 4, with `WRITER` | `DRAINING`: a writer counts those readers, and awaits them | that writer | it |
 //! | 31, with `WRITER` | `KEPT`: the lock is reserved for the task whose number stands where the readers do (`rwsem/keep.rs`); with 30, `LOSING`: no more; 4 is `RECALL` then | who leaves it, and comes again and again | who wants it |
 //!
 //! Legal are `WRITER` or readers, not both; `UPGRADABLE` with readers only;
@@ -29,12 +31,13 @@
 //! a free lock has somebody coming for it, and may be taken by anybody. A bias
 //! goes with readers only; `BIASED` without `WAITERS` only; `UPGRADABLE` in a bias
 //! with two or more. `KEPT` may stand for a free lock, and so goes with `WAITERS` only
-//! together with `SPINNER`, too; `LOSING` may have a reader, whom it keeps in.
+//! together with `SPINNER`, too; `LOSING` may have a reader, whom it keeps in, and `DRAINING`
+//! many.
 //!
 //! The owner word is for spinners: the writer's task number, which also tells
 //! misuse, or `READERS`, perhaps with `NONSPINNABLE` when a spinner found that
 //! they take long. Readers leave theirs behind; it means nothing once the lock
-//! is free. The first of the next readers, or the next writer, replaces it. Of a
+//! is free. A writer that leaves to a fenced bias leaves its number and `READERS`. The first of the next readers, or the next writer, replaces it. Of a
 //! reserved lock it says whether its keeper is in: `BUSY`.
 //!
 //! # Ordering
@@ -85,14 +88,17 @@
 //! kind under `HANDOFF`. They are counted and taken off the queue inside the
 //! gate and told outside, when nothing of the lock is touched any more: they
 //! may free it. Until the gate opens the lock stays, for a waiter that was not
-//! told must pass the gate to leave.
+//! told must pass the gate to leave. Where the lock is to have a fenced bias, all that wait
+//! are told to come again instead, when it is free.
 //!
 //! # Readers that are not counted
 //!
 //! A lock that is read again and again, and not written, is *biased*: its readers
 //! write to nothing but their own task's record, as those of the per-CPU semaphore,
 //! and the count has one reader in place of them all. Who wants to write ends that: it
-//! quiesces, and counts those that are in. `rwsem/bias.rs` has the argument.
+//! quiesces, and counts those that are in. `rwsem/bias.rs` has the argument. If the lock is
+//! also written, now and then, its readers fence, and a writer need not quiesce:
+//! `rwsem/fenced.rs`. When it is biased in which way, `rwsem/rest.rs` says.
 //!
 //! # A lock that is reserved
 //!

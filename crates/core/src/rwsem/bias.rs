@@ -2,12 +2,13 @@
 //!
 //! After BRAVO (D. Dice, A. Kogan, ATC 2019): while nobody writes, a reader says in a
 //! place of its own that it reads, and a writer looks there before it goes on. There
-//! each reader fences; here the writer quiesces.
+//! each reader fences; here the writer quiesces, but for a lock that is written more often:
+//! `rwsem/fenced.rs`.
 //!
 //! The count has one reader for all of them, the *virtual reader*. What it stands for
 //! are the slots of the tasks that name the lock. The mark above the readers goes
-//! round: from 0 to [`BIASING`], [`BIASED`], [`REVOKING`] and 0. Whoever takes it from
-//! 0, a reader that was about to leave, leaves its own part of the count to the virtual
+//! round: from 0 to [`BIASED`], the first time by [`BIASING`], to [`REVOKING`] and 0. Whoever
+//! takes it from 0 is about to leave, and leaves its own part of the count to the virtual
 //! reader; whoever takes it to `REVOKING` releases that.
 //!
 //! | reader (B1) | who revokes (B1) |

@@ -272,7 +272,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if rest.is_over::<P>() {
             // Relaxed: the quiesce orders it.
             if count.is_fenced() && self.exchange(count, count.without(FENCED), Relaxed) {
-                self.set_rest(rest.from_now::<P>());
+                self.set_rest(rest.restarted::<P>());
                 P::event(Event::FenceShed);
             }
         } else if self.last_writer() != P::number() && rest.sampled() != rest {

@@ -71,7 +71,7 @@ impl Rest {
         self.0 / Self::UNIT / Self::WRITERS
     }
 
-    pub(super) fn from_now<P: Platform>(self) -> Self {
+    pub(super) fn restarted<P: Platform>(self) -> Self {
         let rest = self.0 % (Self::UNIT * Self::WRITERS);
         Self(P::stamp() / GRAIN_MICROS % Self::TIMES * Self::UNIT * Self::WRITERS + rest)
     }
@@ -105,7 +105,7 @@ impl Rest {
     }
 
     pub(super) fn fenced<P: Platform>(self) -> Self {
-        self.with_writers(BEGINS).from_now::<P>()
+        self.with_writers(BEGINS).restarted::<P>()
     }
 
     /// After a bias without a fence that was revoked in so many microseconds.
@@ -126,7 +126,7 @@ impl Rest {
         let power = (self.fence_power() + dearer).min(FENCE_LONGEST);
         self.with_writers(writers)
             .with_fence_power(power)
-            .from_now::<P>()
+            .restarted::<P>()
     }
 
     /// A sampled reader has come by a fenced bias.
