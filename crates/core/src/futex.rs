@@ -22,8 +22,9 @@
 //! A waker that sees the count waits at the gate until the waiter stands in the
 //! queue or has gone. One that sees somebody counted already before its barrier needs none:
 //! of two that pass a gate the later one sees what the other did, and that is a waiter that
-//! finds the word changed, or a waker that finds the waiter. That the count is still that of the key's bucket when the table
-//! grows, the word itself says: the module `grow` has the argument.
+//! finds the word changed, or a waker that finds the waiter. That the count is still that of
+//! the key's bucket when the table grows, the word itself says: the module `grow` has the
+//! argument.
 //!
 //! A requeue with comparison is the waiter of the queue that it moves others to.
 //! Who has changed the first word and then finds nobody at the second may go: if a

@@ -2,8 +2,8 @@
 //!
 //! To end a bias costs a quiesce, microseconds. A *fenced* bias costs a writer no more than
 //! a look at the slots, and each of its readers an exchange of its own slot as it comes,
-//! which fences, and another as it leaves (so BRAVO, the paper). A lock that is read by several tasks,
-//! and written too often for a bias without a fence, has it; and gets it back as its
+//! which fences, as in BRAVO, and another as it leaves. A lock that is read by several
+//! tasks, and written too often for a bias without a fence, has it; and gets it back as its
 //! writer leaves.
 //!
 //! | reader (F1) | who revokes (F1) |
@@ -24,11 +24,14 @@
 //! # Who waits
 //!
 //! A writer that finds readers which do not leave soon gives them the lock back, counted, and
-//! lets others run, for a reader that takes long is off its CPU. After a while it queues up as
+//! naps, for a reader that takes long is off its CPU. After a while it queues up as
 //! for any lock. But as long as readers are to fence nobody had better wait: a lock that is
 //! handed to many sleepers is held until the last of them has run, and who wants it meanwhile
 //! has to sleep, too. So a release that leaves the lock free tells all who wait to come again,
 //! each once.
+//!
+//! In a fork's child a lock that a thread was draining cannot be had, nor one that it was to
+//! give back.
 
 use super::{
     Count, Kind, OF_WAITERS, OWNER_SHIFT, READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WRITER,
