@@ -95,7 +95,7 @@ fn judge_all<'a>(
     let mut judged = Vec::new();
     let mut broken = Vec::new();
     for twin in batch {
-        match twin.texts(tree) {
+        match twin.texts(|file| tree.core(file).map(str::to_owned)) {
             Ok(its) => {
                 texts.extend(its);
                 broken.push(*twin);

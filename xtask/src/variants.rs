@@ -7,4 +7,6 @@ mod tree;
 
 pub use code::Code;
 pub use models::{Catch, Models, Suite, Verdict, compile};
+#[cfg(test)]
+pub use tree::CORE;
 pub use tree::Tree;

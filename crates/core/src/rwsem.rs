@@ -16,7 +16,7 @@
 //! | 0 | `WRITER` | a writer that takes it, or who grants it | its release; its downgrade |
 //! | 1 | `WAITERS`: the queue is not empty | the first to queue up, in the gate | who takes the last out of the queue, in the gate |
 //! | 2 | `HANDOFF`: the first waiter is overdue, the next release grants it the lock | itself, or a spinner on its behalf, in the gate | who takes it out of the queue, in the gate |
-//! | 3 | `SPINNER`: somebody is awake and will look at the count again before it sleeps | that spinner or first waiter; the release that wakes the first waiter | who promised, in one step with looking; a writer that leaves the queue; who takes the last out of it |
+//! | 3 | `SPINNER`: somebody is awake and will look at the count again before it sleeps | that spinner or first waiter; who wakes the first waiter: a release, or a reader that finds it overdue | who promised, in one step with looking; a writer that leaves the queue; who takes the last out of it |
 //! | 4 | `UPGRADABLE`: one of the readers may upgrade | that reader, or who grants it | its release, upgrade or downgrade |
 //! | 5..29 | readers, the upgradable and the virtual one included | each of them, or who grants it | its release |
 //! | 29 | overflow: never set, for who would set it stays out | | |
@@ -37,8 +37,9 @@
 //! The owner word is for spinners: the writer's task number, which also tells
 //! misuse, or `READERS`, perhaps with `NONSPINNABLE` when a spinner found that
 //! they take long. Readers leave theirs behind; it means nothing once the lock
-//! is free. A writer that leaves to a fenced bias leaves its number and `READERS`. The first of the next readers, or the next writer, replaces it. Of a
-//! reserved lock it says whether its keeper is in: `BUSY`.
+//! is free. A writer that leaves to a fenced bias leaves its number and `READERS`. The first
+//! of the next readers, or the next writer, replaces it. Of a reserved lock it says whether
+//! its keeper is in: `BUSY`.
 //!
 //! # Ordering
 //!
@@ -65,6 +66,8 @@
 //!   reservation is revoked before the promise ends.
 //! - A waiter that leaves the queue does so in the gate, and in one step passes
 //!   on what it was given: the count changes as at a release.
+//! - A reader that comes while a promise stands leaves to it the readers that wait. Who ends
+//!   the promise while readers have the lock lets those in, if they are first.
 //!
 //! # The check for waiters of an unlock, and hand-off
 //!
@@ -109,9 +112,10 @@
 //! # Fairness
 //!
 //! As in the mutex: running tasks overtake sleeping ones, until the first waiter is
-//! overdue and is handed the lock. They spin in line while the owner runs, readers among
-//! writers; and until then a reader that is awake also joins readers past waiters. A
-//! *recursive* reader joins them even later (`rwsem/recursive.rs`).
+//! overdue and is handed the lock. A writer is woken before that, and asks when it runs:
+//! nobody could have a lock that was handed to it asleep. Who is awake spins in line while
+//! the owner runs, readers among writers; and until then a reader that is awake also joins
+//! readers past waiters. A *recursive* reader joins them even later (`rwsem/recursive.rs`).
 
 mod api;
 mod bias;
@@ -263,8 +267,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// Takes the lock as a reader if no writer has it, no readers with waiters
-    /// behind them, and not 2^24 - 1 readers.
+    /// Takes the lock as a reader if no writer has it, and not 2^24 - 1 readers; where
+    /// readers have it and others wait, it may fail.
     #[inline]
     pub fn try_read(&self) -> bool {
         self.fast_read(Kind::Read) || self.take(Kind::Read)

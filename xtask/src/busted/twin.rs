@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use crate::variants::{Code, Tree};
+use crate::variants::Code;
 
 /// Where the twins are, a file for each.
 pub const TWINS: &str = "crates/torture/busted";
@@ -61,16 +61,19 @@ impl Twin {
         first.filter(|_| self.edits.iter().all(|edit| lock(edit) == first))
     }
 
-    /// The changed files.
+    /// The changed files, of the unchanged texts of files of `crates/core/src`.
     ///
     /// # Errors
     /// An edit that does not apply.
-    pub fn texts(&self, tree: &Tree) -> anyhow::Result<BTreeMap<String, String>> {
+    pub fn texts(
+        &self,
+        core: impl Fn(&str) -> anyhow::Result<String>,
+    ) -> anyhow::Result<BTreeMap<String, String>> {
         let mut texts = BTreeMap::new();
         for edit in &self.edits {
             let text = match texts.remove(&edit.file) {
                 Some(text) => text,
-                None => tree.core(&edit.file)?.to_owned(),
+                None => core(&edit.file)?,
             };
             texts.insert(edit.file.clone(), edit.apply(&text)?);
         }
@@ -118,6 +121,7 @@ pub fn read(root: &Path) -> anyhow::Result<Vec<Twin>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::variants::CORE;
 
     fn edit(find: &str) -> Edit {
         let (file, function) = ("a.rs".to_owned(), "f".to_owned());
@@ -173,8 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_twins_are_well_formed() {
+    fn the_committed_twins_apply() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        assert!(read(root).unwrap().len() >= 10);
+        let twins = read(root).unwrap();
+        assert!(twins.len() >= 10);
+        let core = |file: &str| Ok(fs::read_to_string(root.join(CORE).join(file))?);
+        let stale = twins
+            .iter()
+            .filter_map(|twin| Some(format!("{}: {:#}", twin.name, twin.texts(core).err()?)));
+        assert_eq!(stale.collect::<Vec<_>>(), [""; 0]);
     }
 }

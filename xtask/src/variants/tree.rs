@@ -14,7 +14,7 @@ use walkdir::WalkDir;
 use crate::tidy;
 
 /// The files that variants change.
-const CORE: &str = "crates/core/src/";
+pub const CORE: &str = "crates/core/src/";
 
 /// The file that says which files of models there are.
 const MODELS: &str = "crates/check/tests/models/main.rs";

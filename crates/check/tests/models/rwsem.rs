@@ -242,6 +242,49 @@ fn a_batch() {
     });
 }
 
+/// A reader overtakes one that sleeps, by the promise of a spinner, and waits for it: it is
+/// let in when the spinner gives up.
+#[test]
+fn a_reader_left_to_a_promise() {
+    let events = [Event::WakeSkipped, Event::ReadStolen, Event::ReadersGranted];
+    for changes in 1..=3 {
+        let explorer = Explorer::new().whims(8).always_running();
+        let explorer = explorer.pct(1, changes, MANY);
+        explore("rwsem, left to a promise", &explorer, &events, || {
+            let write_behind_a_reader = |shared: &Shared| {
+                // Else it might come first, and keep the one out whom the other waits for.
+                if history(&shared.lock, COUNT).last().copied().unwrap_or(0) & WAITERS != 0 {
+                    shared.write();
+                }
+            };
+            let others: [(u32, Work); 3] = [
+                (1, Shared::read_and_say_so),
+                (0, Shared::read_until_another_has),
+                (8, write_behind_a_reader),
+            ];
+            behind(take_to_write, &[Step::UnlockWrite], &others);
+        });
+    }
+}
+
+/// A reader wakes an overdue writer, which gives up meanwhile; another sleeps behind it.
+#[test]
+fn an_overdue_writer_that_gives_up() {
+    let events = [Event::WokeFirst, Event::ReadStolen, Event::Cancelled];
+    for changes in 1..=4 {
+        let explorer = Explorer::new().whims(4).always_running();
+        let explorer = explorer.pct(1, changes, MANY);
+        explore("rwsem, an overdue writer", &explorer, &events, || {
+            let others: [(u32, Work); 3] = [
+                (3, Shared::try_to_write),
+                (1, Shared::write),
+                (4, Shared::read),
+            ];
+            behind(take_to_read, &[Step::UnlockRead], &others);
+        });
+    }
+}
+
 /// Readers of a batch leave while others of it are told.
 #[test]
 fn a_batch_and_a_writer() {

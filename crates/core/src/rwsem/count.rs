@@ -1,7 +1,7 @@
 //! The count word of a reader-writer semaphore as a value, and who wants to change it.
 
 use super::{
-    OF_WAITERS, OVERFLOW, READER, SPINNER, UPGRADABLE, WAITERS, WRITER,
+    HANDOFF, OF_WAITERS, OVERFLOW, READER, SPINNER, UPGRADABLE, WAITERS, WRITER,
     bias::{BIASED, REVOKING, STATE, STEP},
     fenced::DRAINING,
 };
@@ -69,11 +69,12 @@ impl Count {
         self.has(UPGRADABLE) && !self.has(WRITER) && self.readers() == 1
     }
 
-    /// The count once a task that is awake has taken the lock, if it may: a
-    /// reader does not overtake waiters, unless the lock is free.
+    /// The count once a task that is awake has taken the lock, if it may: a reader joins
+    /// readers past waiters only while somebody has promised to look after these.
     #[inline(always)]
     pub(super) fn taken(self, kind: Kind) -> Option<Self> {
-        let may_read = !self.has(WRITER) && (!self.has(WAITERS) || self.readers() == 0);
+        let may_overtake = || self.readers() == 0 || self.is_promised() && !self.has(HANDOFF);
+        let may_read = !self.has(WRITER) && (!self.has(WAITERS) || may_overtake());
         let may = match kind {
             Kind::Read => may_read,
             Kind::Upgradable => may_read && !self.has(UPGRADABLE),

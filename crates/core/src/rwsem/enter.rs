@@ -96,12 +96,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let Some(taken) = count.taken(kind) else {
             return false;
         };
-        let shares = count.has(WAITERS) && kind != Kind::Write;
+        let leaves_them = kind == Kind::Write || kind == Kind::Read && count.is_promised();
+        let shares = count.has(WAITERS) && !leaves_them;
         // (R1) Acquire pairs with the Release of those that left before.
         if shares || !self.exchange(count, taken, Acquire) {
             return false;
         }
         self.own(kind, count);
+        if count.has(WAITERS) && kind == Kind::Read {
+            P::event(Event::ReadStolen);
+        }
         true
     }
 
@@ -121,7 +125,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             || kind == Kind::Read && self.join_readers()
     }
 
-    /// Takes the lock as a reader past waiters, as long as the first of them is not overdue.
+    /// Takes the lock as a reader past waiters whom nobody looks after, as long as the first of
+    /// them is not overdue; and if that is a writer, wakes it.
     fn join_readers(&self) -> bool {
         loop {
             let count = self.count();
@@ -129,9 +134,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             if !may_join || count.readers() == 0 || count.entered(Kind::Read).has(OVERFLOW) {
                 return false;
             }
-            if self.overdue(count).is_some() {
-                self.ask();
-                return false;
+            if !count.is_promised() && self.overdue(count).is_some() {
+                if !self.is_first_to_write() {
+                    self.ask();
+                    return false;
+                }
+                self.rouse();
+                continue;
             }
             // (R1) Acquire pairs with the Release of those that left before.
             if self.exchange(count, count.entered(Kind::Read), Acquire) {
@@ -200,9 +209,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         P::event(Event::ReadStolen);
         let begins = kind == Kind::Recursive && before.readers() == 0;
-        let first = self.queue.front().first();
-        if begins || first.and_then(|first| P::task(first).rwsem.kind()) != Some(Kind::Write) {
+        if begins || !self.is_first_to_write() {
             self.pass_on();
         }
+    }
+
+    /// Whether the first waiter is a writer: a hint.
+    pub(super) fn is_first_to_write(&self) -> bool {
+        let first = self.queue.front().first();
+        first.and_then(|first| P::task(first).rwsem.kind()) == Some(Kind::Write)
     }
 }

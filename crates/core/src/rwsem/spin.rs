@@ -69,6 +69,8 @@ struct Spinner {
     promised: bool,
     /// Since when it has not known who has the lock.
     unknown_since: Option<u32>,
+    /// The first waiter that it has woken.
+    roused: Option<TaskId>,
 }
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
@@ -130,6 +132,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             deadline,
             promised: false,
             unknown_since: None,
+            roused: None,
         };
         let spun = self.compete(spinner, || false);
         self.osq.unlock();
@@ -156,6 +159,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 deadline,
                 promised,
                 unknown_since: None,
+                roused: None,
             };
             let granted = || P::task(me).rwsem.granted.load(Relaxed) != 0; // `wait` acquires
             self.compete(spinner, granted) == Spun::Took
@@ -211,11 +215,20 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 continue;
             }
             if let Some(first) = self.overdue(count) {
-                if spinner.promised || first == spinner.me {
+                if first == spinner.me {
                     self.ask();
                     // At the gate it may have slept through being woken.
                     spinner.promised = true;
                     continue;
+                }
+                if spinner.promised && spinner.roused != Some(first) {
+                    spinner.roused = Some(first);
+                    if !self.is_first_to_write() {
+                        self.ask();
+                        continue;
+                    }
+                    P::event(Event::WokeFirst);
+                    P::unpark(first); // it asks for itself
                 }
                 P::yield_to(first); // it is awake, and may wait for my CPU
             }
@@ -254,10 +267,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 }
             } else if count.is_kept() {
                 self.revoke(count); // else nobody might come
-            } else if !count.is_promised()
-                // Relaxed: what counts is that it is still held.
-                || self.exchange(count, count.without(SPINNER), Relaxed)
-            {
+            } else if !count.is_promised() {
+                return false;
+            // Relaxed: what counts is that it is still held.
+            } else if self.exchange(count, count.without(SPINNER), Relaxed) {
+                if !count.has(WRITER) && !self.is_first_to_write() {
+                    self.pass_on(); // readers may have overtaken them by the promise
+                }
                 return false;
             }
         }
@@ -291,6 +307,25 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         let first = self.queue.front().first();
         first.filter(|&first| Body::<P>::is_overdue(first))
+    }
+
+    /// Wakes the first waiter, a writer, to ask for the lock itself: readers have it, and
+    /// nobody has promised to come. Until it runs, readers join them by its promise.
+    pub(super) fn rouse(&self) {
+        let first = self.queue.enter(|queue| {
+            self.bury(&queue);
+            let (count, first) = (self.count(), queue.first()?);
+            let rouses = P::task(first).rwsem.kind() == Some(Kind::Write)
+                && !count.is_free()
+                && !count.has(HANDOFF | SPINNER)
+                // Relaxed: what counts is that it is still held.
+                && self.exchange(count, count.with(SPINNER), Relaxed);
+            rouses.then_some(first)
+        });
+        if let Some(first) = first {
+            P::event(Event::WokeFirst);
+            P::unpark(first);
+        }
     }
 
     /// Asks for the lock on behalf of the first waiter.

@@ -145,6 +145,21 @@ impl<C: WakeCheck> Shared<C> {
         }
     }
 
+    /// Reads until another has been in.
+    pub fn read_until_another_has(&self) {
+        self.lock.read();
+        self.payload.get();
+        self.wait_for(1);
+        self.unlock_read();
+    }
+
+    pub fn read_and_say_so(&self) {
+        self.lock.read();
+        self.payload.get();
+        self.been.fetch_add(1, Relaxed);
+        self.unlock_read();
+    }
+
     /// Reads, and lets nobody write until another has been in.
     pub fn read_recursively_until_another_has(&self) {
         self.lock.read_recursive();
