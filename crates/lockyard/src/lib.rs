@@ -194,12 +194,11 @@ pub type RawRwLock<C = rwsem::Lockless, W = osq::Event> =
 
 /// A lock around a `T` for many readers or one writer.
 ///
-/// A writer that finds it held spins while the writer before it is on a CPU,
-/// and for some microseconds while readers have it; readers only glance. Then
-/// they sleep, and are let in together. Running threads overtake sleeping ones,
-/// for up to [`PATIENCE_MICROS`]; then the first sleeper is given the lock. A
-/// reader does not join readers past threads that wait: a thread that reads
-/// already and reads again may wait for a writer that waits for it.
+/// Who finds it held spins while the writer is on a CPU, and for some microseconds
+/// while readers have it. Then they sleep; readers are let in together. Running
+/// threads overtake sleeping ones, and readers that come join readers past a writer
+/// that sleeps, for up to [`PATIENCE_MICROS`]; then the first sleeper is next. So a
+/// thread that reads already and reads again may wait for a writer that waits for it.
 ///
 /// It has no poisoning: a thread that panics while it holds a guard unlocks.
 ///
