@@ -87,6 +87,22 @@ fn kept_with_waiters() {
     }
 }
 
+/// The keeper reads while a reader sleeps, whom the writer that revokes lets in.
+#[test]
+fn a_keeper_that_reads_and_a_sleeper() {
+    let events = [Event::Revoked, Event::ReadersGranted];
+    for sleeper in [Shared::read, Shared::read_upgradably as Work] {
+        for changes in 2..=4 {
+            let explorer = Explorer::new().keeping().whims(4);
+            let explorer = explorer.pct(1, changes, 5 * MANY);
+            explore("rwsem, kept, a sleeper", &explorer, &events, move || {
+                let others = [(4, sleeper), (4, Shared::try_to_write)];
+                behind(take_to_write, &[Step::UnlockWrite, Step::Read], &others);
+            });
+        }
+    }
+}
+
 /// Who gives up takes a promise along that was made on its behalf.
 #[test]
 fn who_gives_up() {

@@ -23,9 +23,10 @@ pub struct Shared<C: WakeCheck = Lockless> {
 /// What a task does.
 pub type Work<C = Lockless> = fn(&Shared<C>);
 
-/// What a task does that holds the lock.
+/// What a task does that holds the lock, or held it.
 #[derive(Clone, Copy)]
 pub enum Step {
+    Read,
     UnlockWrite,
     UnlockWriteFairly,
     UnlockRead,
@@ -62,6 +63,7 @@ impl<C: WakeCheck> Shared<C> {
         // SAFETY: a model takes no step but from what it has locked.
         unsafe {
             match step {
+                Step::Read => self.read(),
                 Step::UnlockWrite => self.lock.unlock_write(),
                 Step::UnlockWriteFairly => self.lock.unlock_write_fair(),
                 Step::UnlockRead => self.lock.unlock_read(),
