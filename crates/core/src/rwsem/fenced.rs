@@ -159,7 +159,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// others had better read.
     #[inline(never)]
     pub(super) fn outlast_fenced(&self, deadline: Option<Deadline>) -> bool {
-        let since = P::stamp();
+        let mut since = None;
         loop {
             let count = self.count();
             if !count.is_fenced() {
@@ -169,6 +169,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 self.own(Kind::Write, Count(0));
                 return true;
             }
+            let since = *since.get_or_insert_with(P::stamp);
             if P::elapsed(since, PATIENCE_MICROS) || deadline.is_some_and(P::passed) {
                 return false;
             }
@@ -205,16 +206,17 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return false; // another does, or a reader came or went
         }
         P::fence(); // (F1)
-        self.await_slots(looks);
-        self.count_slots();
-        P::spin_until(
-            &self.count,
-            Relaxed, // only a hint: who takes it acquires
-            Look::Poll,
-            looks,
-            |count| Count(count).readers() == 0,
-            || false,
-        );
+        if !self.await_slots(looks) {
+            self.count_slots();
+            P::spin_until(
+                &self.count,
+                Relaxed, // only a hint: who takes it acquires
+                Look::Poll,
+                looks,
+                |count| Count(count).readers() == 0,
+                || false,
+            );
+        }
         if self.count().readers() == 0 {
             // (R1) Acquire pairs with the Release of those that left before.
             self.count
@@ -233,19 +235,21 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Gives the readers that are in by slots some looks' time to leave: it costs less than
-    /// to count them.
-    fn await_slots(&self, looks: u32) {
-        let name = self.name();
+    /// to count them. Returns whether they have left.
+    fn await_slots(&self, looks: u32) -> bool {
+        let (name, mut left) = (self.name(), true);
         P::each_task(|task| {
-            task.slots.slots.iter().for_each(|slot| {
-                if slot.lock.load(Relaxed) == name.lock && slot.region.load(Relaxed) == name.region
-                {
-                    // A hint: who counts looks again.
-                    let left = |now| now != name.lock;
-                    P::spin_until(&slot.lock, Relaxed, Look::Poll, looks, left, || false);
+            for slot in &task.slots.slots {
+                // (B2) Acquire: what a reader did that has left.
+                if slot.lock.load(Acquire) == name.lock {
+                    let gone = |now| now != name.lock;
+                    let is_gone =
+                        P::spin_until(&slot.lock, Acquire, Look::Poll, looks, gone, || false); // (B2)
+                    left &= is_gone.is_some(); // of whichever region: who counts looks
                 }
-            });
+            }
         });
+        left
     }
 
     /// Ends a fenced bias.
