@@ -30,9 +30,10 @@ const SHORT: (u64, u64) = (4, 3);
 /// and goings apart.
 const SELDOM: Look = Look::Every(3_000);
 
-/// While polling, one spin in so many is measured. Spins that look seldom all
-/// are: they are long, and a change of the period should not go unnoticed.
-const MEASURED: u32 = 16;
+/// While polling, one spin in so many is measured: to read the cycle counter at each look
+/// delays the hand-over. Spins that look seldom all are: they are long, and a change of the
+/// period should not go unnoticed.
+const MEASURED: u32 = 64;
 
 /// Where the means begin: a period that is long, and a transfer that is usual.
 const PERIOD_NS: u64 = 5_000;
