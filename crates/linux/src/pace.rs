@@ -30,7 +30,7 @@ const SHORT: (u64, u64) = (4, 3);
 /// and goings apart.
 const SELDOM: Look = Look::Every(3_000);
 
-/// While polling, one spin in so many is measured: to read the cycle counter at each look
+/// While polling, one spin in so many is measured, after the first few: to read the cycle counter at each look
 /// delays the hand-over. Spins that look seldom all are: they are long, and a change of the
 /// period should not go unnoticed.
 const MEASURED: u32 = 64;
@@ -51,17 +51,34 @@ struct Pace {
 }
 
 /// A mean in which the last few samples weigh most.
-struct Mean(Cell<u64>);
+struct Mean {
+    mean: Cell<u64>,
+    /// Of how many samples, as far as these are fewer than weigh in it.
+    of: Cell<u64>,
+}
 
 impl Mean {
+    const SAMPLES: u64 = 7;
+
+    /// What it is without any.
     const fn new(ns: u64) -> Self {
-        Self(Cell::new(ns * PARTS))
+        Self {
+            mean: Cell::new(ns * PARTS),
+            of: Cell::new(0),
+        }
     }
 
-    /// No sample counts for more than twice the mean, lest an interruption weigh.
+    /// No sample but the first counts for more than twice the mean, lest an interruption
+    /// weigh.
     fn add(&self, sample: u64) {
-        let mean = self.0.get();
-        self.0.set((7 * mean + sample.min(2 * mean + PARTS)) / 8);
+        let (mean, of) = (self.mean.get(), self.of.get());
+        let most = if of == 0 { sample } else { 2 * mean + PARTS };
+        self.mean.set((of * mean + sample.min(most)) / (of + 1));
+        self.of.set((of + 1).min(Self::SAMPLES));
+    }
+
+    fn begins(&self) -> bool {
+        self.of.get() < Self::SAMPLES
     }
 }
 
@@ -71,7 +88,7 @@ thread_local! {
     /// Locks that take more transfers than this had better be looked at seldom.
     static ENOUGH: Cell<u32> = const { Cell::new(u32::MAX) };
     /// Spins until the next one that is measured.
-    static LEFT: Cell<u32> = const { Cell::new(MEASURED) };
+    static LEFT: Cell<u32> = const { Cell::new(0) };
     /// Whether this spin is measured.
     static MEASURE: Cell<bool> = const { Cell::new(false) };
     static PACE: Pace = const {
@@ -153,7 +170,7 @@ impl Pace {
         let away = parts(arch::cycles().saturating_sub(since));
         let times = keeper().took().wrapping_sub(took) + 1;
         // That the caller spins it knows from a try, which took it a transfer.
-        let away = away.saturating_sub(self.transfer.0.get());
+        let away = away.saturating_sub(self.transfer.mean.get());
         self.period.add(away / u64::from(times));
         self.learn();
     }
@@ -168,9 +185,9 @@ impl Pace {
 
     fn learn(&self) {
         let (times, of) = SHORT;
-        let enough = of * self.period.0.get() / (times * self.transfer.0.get()).max(1);
+        let enough = of * self.period.mean.get() / (times * self.transfer.mean.get()).max(1);
         ENOUGH.set(u32::try_from(enough).unwrap_or(u32::MAX));
-        LEFT.set(MEASURED);
+        LEFT.set(if self.period.begins() { 0 } else { MEASURED });
     }
 }
 
@@ -199,17 +216,19 @@ mod tests {
 
     #[test]
     fn an_interruption_weighs_little() {
-        let mean = Mean::new(32);
+        let mean = Mean::new(0);
+        (0..10).for_each(|_| mean.add(32 * PARTS));
         mean.add(1_000_000 * PARTS);
-        assert!(mean.0.get() < 37 * PARTS);
+        assert!(mean.mean.get() < 37 * PARTS);
     }
 
     #[test]
     fn a_mean_follows() {
         for (from, to) in [(32, 140), (140, 32), (0, 32), (5_000, 100)] {
-            let mean = Mean::new(from);
+            let mean = Mean::new(5_000);
+            (0..10).for_each(|_| mean.add(from * PARTS));
             (0..50).for_each(|_| mean.add(to * PARTS));
-            let off = mean.0.get().abs_diff(to * PARTS);
+            let off = mean.mean.get().abs_diff(to * PARTS);
             assert!(off < to * PARTS / 10, "from {from} to {to}: off by {off}");
         }
     }
