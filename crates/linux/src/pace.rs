@@ -30,9 +30,9 @@ const SHORT: (u64, u64) = (4, 3);
 /// and goings apart.
 const SELDOM: Look = Look::Every(3_000);
 
-/// While polling, one spin in so many is measured, after the first few: to read the cycle counter at each look
-/// delays the hand-over. Spins that look seldom all are: they are long, and a change of the
-/// period should not go unnoticed.
+/// While polling, one spin in so many is measured, after the first few: to read the cycle
+/// counter at each look delays the hand-over. Spins that look seldom all are: they are long,
+/// and a change of the period should not go unnoticed.
 const MEASURED: u32 = 64;
 
 /// Where the means begin: a period that is long, and a transfer that is usual.
