@@ -123,7 +123,9 @@ fn play(futexes: [(Futex, [&AtomicU32; 2]); 2], config: Config, sides: &[Side; 2
         false => hint::spin_loop(),
     };
     let (mine, other) = (&sides[thread], &sides[1 - thread]);
-    let mut dice = fastrand::Rng::with_seed(thread as u64);
+    // Each futex's own, so that both have the same delays: how soon a CPU wakes depends on how
+    // long it has slept.
+    let mut dice = [(); 2].map(|()| fastrand::Rng::with_seed(thread as u64));
     let mut slept = 0;
     for turn in 0..4 * config.times {
         let counts = turn >= 2 * config.times;
@@ -138,7 +140,7 @@ fn play(futexes: [(Futex, [&AtomicU32; 2]); 2], config: Config, sides: &[Side; 2
             while !other.waits.swap(false, Acquire) {
                 pause();
             }
-            Native::busy(config.after.mul_f64(0.5 + dice.f64()));
+            Native::busy(config.after.mul_f64(0.5 + dice[which].f64()));
             other_has_it(futex, words[1 - thread], &mine.gave);
         } else {
             // Who comes while the other is being woken waits longer than it should. On one CPU
