@@ -77,7 +77,12 @@ impl Lock {
             ],
             Lock::PercpuRwsem => &["percpu_rwsem.rs", "percpu_rwsem/waiting.rs"],
             Lock::Rtmutex => &["rtmutex.rs"],
-            Lock::Futex => &["futex.rs", "futex/queue.rs", "futex/shared.rs"],
+            Lock::Futex => &[
+                "futex.rs",
+                "futex/alone.rs",
+                "futex/queue.rs",
+                "futex/shared.rs",
+            ],
             Lock::FutexKeys => &["futex/lookup.rs", "futex/memory.rs"],
         }
     }

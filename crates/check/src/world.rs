@@ -197,7 +197,7 @@ impl Platform for Check {
     }
 
     fn unpark_on(word: &CheckWord, _task: TaskId) {
-        Self::futex_wake(word, 1, NonZeroU32::MAX);
+        Self::futex_wake(word, u32::MAX, NonZeroU32::MAX);
     }
 
     fn stamp() -> u32 {

@@ -44,7 +44,7 @@
 //! |---|---|---|---|
 //! | slot + 1 | stands in that bucket's queue | the holder of its gate | removal: `TAKEN`, another slot, or by the waiter itself |
 //! | `TAKEN` | is to be woken | the waker, which chains it | the waker, when it has read the chain's next: `WOKEN` |
-//! | `WOKEN` | may return | the waiter | the waiter, when it waits again |
+//! | `WOKEN` | may return, or stands alone | the waiter | the waiter, when it stands behind others; who settles it |
 //!
 //! A waiter at its deadline enters the gate of the bucket that its state names, and
 //! finds itself there, or elsewhere, or taken. Whoever removes it under the gate has
@@ -54,8 +54,10 @@
 //!
 //! # Where a waiter sleeps
 //!
-//! Who waits for one word, and for nothing else, sleeps on the state of its node: that is
-//! what it looks at when it comes back. Its waker spares the system call unless it sleeps:
+//! Who waits for one word, and for nothing else, sleeps on the word that it looks at when it
+//! comes back. If it has a bucket to itself, as most have, that is in the bucket, and a waker
+//! does not come to its node: the module `alone` has that. Else it is the state of its node,
+//! and its waker spares the system call unless it sleeps:
 //!
 //! | | the waiter | the waker |
 //! |---|---|---|
@@ -67,6 +69,7 @@
 //! To compare the state and to fall asleep is one step. A state that says that the waiter
 //! was moved is another one, too: it comes back to the table's first line. Others park.
 
+mod alone;
 mod glance;
 mod grow;
 mod key;
@@ -88,7 +91,7 @@ use queue::{Bucket, Chain, Place, Queue, TAKEN, WOKEN};
 pub(crate) use queue::{NODES, Node};
 pub use shared::{Counted, Shared};
 
-use crate::platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word};
+use crate::platform::{Deadline, Event, Ordering::*, Platform, TaskId, TaskRecord, Woken, Word};
 
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -238,7 +241,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
 
     /// Runs `section` inside the gate of the bucket that waiters for `key` stand in.
     #[inline]
-    fn enter<R>(&self, key: &Key, section: impl FnOnce(Queue<'_, P>) -> R) -> R {
+    fn enter<'a, R>(&'a self, key: &Key, section: impl FnOnce(Queue<'a, P>) -> R) -> R {
         let queue = self.lock(key);
         let result = section(queue);
         queue.unlock();
@@ -260,13 +263,33 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         deadline: Option<Deadline>,
     ) -> Waited {
         let me = P::me();
-        let place = Place::new(me, 0);
         let mine = P::mine();
-        let node = &mine.futex[0];
-        node.begin(me, true);
-        if !self.enqueue(place, node, key, waiter, unchanged) {
+        // It may still name a queue that it has left, or, in a copy of the address space, that
+        // another task stood in with this record.
+        mine.futex[0].state.store(WOKEN, Relaxed); // the gate orders it
+        let queue = self.lock(key);
+        if !queue.count_if(unchanged) {
+            queue.unlock();
             return Waited::Changed;
         }
+        if !queue.stand_alone(me, key, waiter, mine.glances.will_look()) {
+            mine.futex[0].begin(me, true);
+            queue.push(Place::new(me, 0), &mine.futex[0], key, waiter);
+            queue.unlock();
+            return self.wait_behind(me, mine, deadline);
+        }
+        queue.unlock();
+        self.wait_alone(queue, me, mine, deadline)
+            .unwrap_or_else(|| {
+                mine.futex[0].begin(me, true);
+                self.wait_behind(me, mine, deadline)
+            })
+    }
+
+    /// Waits until a waker has told the caller, who stands in a queue, or did.
+    #[inline(never)] // few wait behind others
+    fn wait_behind(&self, me: TaskId, mine: &TaskRecord<P>, deadline: Option<Deadline>) -> Waited {
+        let node = &mine.futex[0];
         // Who was told acquires below.
         glance::<P>(&mine.glances, &node.state, |state| state == WOKEN);
         self.make_room(node);
@@ -281,7 +304,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
                 break;
             }
         }
-        match self.end(place) {
+        match self.end(Place::new(me, 0)) {
             true => Waited::Woken,
             false => Waited::TimedOut,
         }
@@ -355,7 +378,6 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
 
     /// Has the caller stand in the queue of `key` if the word is `unchanged`. Returns
     /// whether it does.
-    #[inline]
     fn enqueue(
         &self,
         place: Place,
@@ -365,12 +387,9 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         unchanged: impl FnOnce() -> bool,
     ) -> bool {
         self.enter(key, |queue| {
-            queue.count_one();
-            P::fence(); // (A) full barrier, pairs with wake's
-            let waits = unchanged();
-            match waits {
-                true => queue.push(place, node, key, waiter),
-                false => queue.uncount_one(),
+            let waits = queue.count_if(unchanged);
+            if waits {
+                queue.push(place, node, key, waiter);
             }
             waits
         })
@@ -449,8 +468,20 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
             }
         }
         let mut chain = Chain::new();
-        let woken = self.enter(key, |queue| queue.take(key, most, bitset, &mut chain));
-        chain.wake();
+        let mut sleeper = None;
+        let woken = self.enter(key, |queue| {
+            if most == 0 || !queue.has_alone() {
+                return queue.take(key, most, bitset, &mut chain);
+            }
+            let alone = queue.take_alone(key);
+            let woken = alone.is_some();
+            sleeper = alone.flatten();
+            u32::from(woken)
+        });
+        if let Some(sleeper) = sleeper {
+            sleeper.wake();
+        }
+        chain.wake(&self.buckets);
         woken
     }
 
@@ -475,7 +506,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
             }
             woken
         });
-        chain.wake();
+        chain.wake(&self.buckets);
         woken
     }
 
@@ -504,7 +535,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
             target.uncount_one();
             requeued
         });
-        chain.wake();
+        chain.wake(&self.buckets);
         requeued
     }
 

@@ -214,15 +214,24 @@ impl<P: Platform> Gate<P> {
 
     /// Leaves, and pops. This is the last access to the gate's memory, as for
     /// [`Gate::with`].
+    #[inline]
     pub(crate) fn unlock(&self) {
         if P::OWN_GATES {
             return P::unlock_gate(&self.word);
         }
-        // (G2) Acquire, here and on failure: the nodes in the stack are whole.
-        let mut word = self.word.load(Acquire);
+        // (G1) Release pairs with try_lock's Acquire: my section. (G2) Acquire: the nodes in
+        // the stack are whole.
+        let left = self.word.compare_exchange(LOCKED, 0, Release, Acquire);
+        if let Err(word) = left {
+            self.unlock_and_pop(word);
+        }
+    }
+
+    #[cold]
+    fn unlock_and_pop(&self, mut word: u32) {
         loop {
             let rest = Self::rest(word >> 1);
-            // (G1) Release pairs with try_lock's Acquire: my section.
+            // (G1), (G2) as in `unlock`.
             match self
                 .word
                 .compare_exchange(word, rest << 1, Release, Acquire)

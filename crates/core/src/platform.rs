@@ -302,8 +302,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// ended, and its number may belong to another: parks are always in loops.
     fn unpark(task: TaskId);
 
-    /// Sleeps until [`Platform::unpark_on`] of the word or the deadline if the word, the
-    /// caller's own, holds `expected`. There is a full barrier before the comparison; to
+    /// Sleeps until [`Platform::unpark_on`] of the word or the deadline if the word holds
+    /// `expected`. There is a full barrier before the comparison; to
     /// compare and to fall asleep is one step towards the other. May return for no reason.
     ///
     /// A world without such sleep parks: then nothing but this is to unpark the caller.
@@ -315,8 +315,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Wakes `task` if it sleeps by [`Platform::park_on`] of the word; a comparison there that
-    /// comes later finds what the caller stored to the word before.
+    /// Wakes `task` if it sleeps by [`Platform::park_on`] of the word, and perhaps others that
+    /// do; a comparison there that comes later finds what the caller stored to the word before.
     fn unpark_on(_word: &Self::U32, task: TaskId) {
         Self::unpark(task);
     }

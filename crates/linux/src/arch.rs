@@ -6,7 +6,7 @@
 pub const EVENT_MICROS: u32 = 100;
 
 pub use imp::{
-    cycles, ordered_cycles, prefetch_for_write, rseq_add_if, rseq_store_if, swap_fenced,
+    cycles, fence, ordered_cycles, prefetch_for_write, rseq_add_if, rseq_store_if, swap_fenced,
     thread_pointer, wait_for_event,
 };
 
@@ -75,6 +75,14 @@ mod imp {
             Monitor::None => return false,
         }
         true
+    }
+
+    /// A full barrier: a locked instruction of our own line, which takes less time than MFENCE.
+    #[inline(always)]
+    pub fn fence() {
+        // SAFETY: to set no bits changes nothing, wherever the stack pointer points: below it
+        // nobody else may write. The compiler takes it to change any memory.
+        unsafe { asm!("lock or dword ptr [rsp - 4], 0") }
     }
 
     /// A swap and a full barrier, which the swap is.
@@ -278,7 +286,7 @@ mod imp {
 mod imp {
     use std::{
         arch::asm,
-        sync::atomic::{AtomicU32, Ordering, Ordering::SeqCst, fence},
+        sync::atomic::{self, AtomicU32, Ordering, Ordering::SeqCst},
     };
 
     use crate::{errno, percpu::ROW_SHIFT};
@@ -347,11 +355,17 @@ mod imp {
         true
     }
 
+    /// A full barrier.
+    #[inline(always)]
+    pub fn fence() {
+        atomic::fence(SeqCst);
+    }
+
     /// A swap and a full barrier.
     #[inline(always)]
     pub fn swap_fenced(word: &AtomicU32, value: u32, order: Ordering) -> u32 {
         let old = word.swap(value, order);
-        fence(SeqCst);
+        fence();
         old
     }
 
@@ -495,7 +509,7 @@ mod imp {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod imp {
-    use std::sync::atomic::{AtomicU32, Ordering, Ordering::SeqCst, fence};
+    use std::sync::atomic::{self, AtomicU32, Ordering, Ordering::SeqCst};
 
     /// The monotonic clock, for want of a counter that user space may read.
     pub fn cycles() -> u64 {
@@ -507,11 +521,17 @@ mod imp {
         cycles()
     }
 
+    /// A full barrier.
+    #[inline(always)]
+    pub fn fence() {
+        atomic::fence(SeqCst);
+    }
+
     /// A swap and a full barrier.
     #[inline(always)]
     pub fn swap_fenced(word: &AtomicU32, value: u32, order: Ordering) -> u32 {
         let old = word.swap(value, order);
-        fence(SeqCst);
+        fence();
         old
     }
 

@@ -221,7 +221,7 @@ impl<N: Numbers> Platform for Threads<N> {
         }
     }
     fn fence() {
-        fence(Ordering::SeqCst);
+        arch::fence();
     }
     #[inline(always)]
     fn swap_fenced(word: &AtomicU32, value: u32, order: Ordering) -> u32 {

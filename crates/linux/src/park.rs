@@ -57,9 +57,10 @@ pub fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> W
     }
 }
 
-/// Wakes who sleeps in the kernel on our own word.
+/// Wakes all that sleep in the kernel on our own word.
 pub fn unpark_on(word: &AtomicU32) {
-    futex::wake(word, Flags::PRIVATE, 1).expect("a futex wake on a mapped word cannot fail");
+    futex::wake(word, Flags::PRIVATE, i32::MAX as u32)
+        .expect("a futex wake on a mapped word cannot fail");
 }
 
 /// Sleeps in the kernel if the word holds `expected`.

@@ -1,5 +1,7 @@
 //! Models of the futex. Those of words that processes share are in `shared`.
 
+#[path = "futex/alone.rs"]
+mod alone;
 #[path = "futex/borrowed.rs"]
 mod borrowed;
 #[path = "futex/growth.rs"]
@@ -29,12 +31,13 @@ use crate::{DEADLINE, explore};
 /// One waits, one changes the word and wakes.
 fn wait_and_wake<const FIRST: usize, const MOST: usize>(
     shared: Rc<SharedIn<FIRST, MOST>>,
+    waiter: Waiter,
     deadline: Option<Deadline>,
 ) {
     let waker = Rc::clone(&shared);
     let ended = Rc::clone(&shared);
     spawn(move || {
-        if shared.wait(&shared.a, deadline) != Waited::TimedOut {
+        if shared.wait_as(&shared.a, waiter, deadline) != Waited::TimedOut {
             assert_eq!(shared.a.payload.get(), 1);
         }
     });
@@ -55,39 +58,46 @@ fn wait_and_wake<const FIRST: usize, const MOST: usize>(
 #[test]
 fn no_lost_wake_up() {
     let explorer = Explorer::new().whims(1);
-    explore("futex", &explorer, &[Event::Parked], || {
-        wait_and_wake(apart(), None);
-    });
+    for (waiter, which) in WAITERS {
+        let name = format!("futex{which}");
+        explore(&name, &explorer, &[Event::Parked], move || {
+            wait_and_wake(apart(), waiter, None);
+        });
+    }
 }
 
 /// What happened before a wake-up happens before the wait returns, whatever made
 /// the waiter look.
 #[test]
 fn spurious_wakes() {
-    let explorer = Explorer::new().wakes(Wakes::Permissive(1));
-    explore("futex, spurious wakes", &explorer, &[Event::Parked], || {
-        let shared = apart();
-        let waker = Rc::clone(&shared);
-        spawn(move || {
-            if shared.wait(&shared.a, None) == Waited::Woken {
-                assert_eq!(shared.a.payload.get(), 1);
-            }
+    let explorer = Explorer::new().whims(1).wakes(Wakes::Permissive(1));
+    for (waiter, which) in WAITERS {
+        let name = format!("futex, spurious wakes{which}");
+        explore(&name, &explorer, &[Event::Parked], move || {
+            let shared = apart();
+            let waker = Rc::clone(&shared);
+            spawn(move || {
+                if shared.wait_as(&shared.a, waiter, None) == Waited::Woken {
+                    assert_eq!(shared.a.payload.get(), 1);
+                }
+            });
+            spawn(move || {
+                waker.announce_by_wake();
+            });
         });
-        spawn(move || {
-            waker.a.payload.set(1);
-            waker.a.word.store(1, Relaxed); // the wake-up alone announces it
-            waker.wake(&waker.a, 1);
-        });
-    });
+    }
 }
 
 #[test]
 fn wake_against_timeout() {
     let events = [Event::Cancelled, Event::CancelGranted, Event::GateParked];
     let explorer = Explorer::new().whims(2);
-    explore("futex, deadline", &explorer, &events, || {
-        wait_and_wake(apart(), Some(DEADLINE));
-    });
+    for (waiter, which) in WAITERS {
+        let name = format!("futex, deadline{which}");
+        explore(&name, &explorer, &events, move || {
+            wait_and_wake(apart(), waiter, Some(DEADLINE));
+        });
+    }
 }
 
 /// Of two waiters the first may give up, and who is woken wakes the other: no
@@ -134,10 +144,13 @@ fn forgotten_in_the_midst_of_it() {
 
 /// One waits for the first word, one requeues from there to the second, and one changes
 /// the first and wakes at both.
-fn requeue_and_wake<const FIRST: usize, const MOST: usize>(shared: &Rc<SharedIn<FIRST, MOST>>) {
+fn requeue_and_wake<const FIRST: usize, const MOST: usize>(
+    shared: &Rc<SharedIn<FIRST, MOST>>,
+    waits: Waiter,
+) {
     let [waiter, requeuer, waker] = [(); 3].map(|()| Rc::clone(shared));
     spawn(move || {
-        waiter.wait(&waiter.a, None);
+        waiter.wait_as(&waiter.a, waits, None);
     });
     spawn(move || {
         requeuer.requeue();
@@ -153,10 +166,12 @@ fn requeue_and_wake<const FIRST: usize, const MOST: usize>(shared: &Rc<SharedIn<
 /// who waited at the first: a requeue has come before, or finds the word changed.
 #[test]
 fn requeue_against_wake() {
-    let explorer = Explorer::new();
-    explore("futex, requeue", &explorer, &[Event::Requeued], || {
-        requeue_and_wake(&apart());
-    });
+    for (waiter, which) in WAITERS {
+        let name = format!("futex, requeue{which}");
+        explore(&name, &Explorer::new(), &[Event::Requeued], move || {
+            requeue_and_wake(&apart(), waiter);
+        });
+    }
 }
 
 /// A waiter leaves while it is moved, and is woken where it was moved to.
@@ -164,22 +179,25 @@ fn requeue_against_wake() {
 fn requeue_against_timeout() {
     let events = [Event::Requeued, Event::Cancelled];
     let explorer = Explorer::new().whims(2);
-    explore("futex, requeue, deadline", &explorer, &events, || {
-        let shared = apart();
-        let (waiter, ended) = (Rc::clone(&shared), Rc::clone(&shared));
-        spawn(move || {
-            waiter.wait(&waiter.a, Some(DEADLINE));
+    for (waits, which) in WAITERS {
+        let name = format!("futex, requeue, deadline{which}");
+        explore(&name, &explorer, &events, move || {
+            let shared = apart();
+            let (waiter, ended) = (Rc::clone(&shared), Rc::clone(&shared));
+            spawn(move || {
+                waiter.wait_as(&waiter.a, waits, Some(DEADLINE));
+            });
+            spawn(move || {
+                limit_whims(0);
+                shared.requeue();
+                shared.wake(&shared.b, 1);
+            });
+            afterwards(move || {
+                let woken = ended.waited.get()[1] == Some(Waited::Woken);
+                assert_eq!(ended.woke.get()[2], u32::from(woken));
+            });
         });
-        spawn(move || {
-            limit_whims(0);
-            shared.requeue();
-            shared.wake(&shared.b, 1);
-        });
-        afterwards(move || {
-            let woken = ended.waited.get()[1] == Some(Waited::Woken);
-            assert_eq!(ended.woke.get()[2], u32::from(woken));
-        });
-    });
+    }
 }
 
 /// Two tasks requeue in opposite directions, between two buckets and within one.

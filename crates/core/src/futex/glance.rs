@@ -30,6 +30,14 @@ impl<P: Platform> Glances<P> {
     }
 }
 
+impl<P: Platform> Glances<P> {
+    /// Whether the task's next [`glance`] is to look.
+    #[inline(always)]
+    pub(super) fn will_look(&self) -> bool {
+        self.left_out.load(Relaxed) == 0 // the task's own
+    }
+}
+
 /// Looks at the word whether it is `done`, if that may be worth it. A hint: what was seen is
 /// not acquired.
 #[inline]

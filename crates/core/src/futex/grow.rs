@@ -105,10 +105,22 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         }
         let state = node.state.load(Relaxed); // a hint
         let stands = state != WOKEN && state != TAKEN;
-        let growing = || self.growth.left.load(Relaxed) > 0; // a hint
-        if stands && (growing() || self.is_crowded(state as usize - 1)) {
+        if stands && (self.is_growing() || self.is_crowded(state as usize - 1)) {
             self.grow();
         }
+    }
+
+    /// Whoever is alone, and is about to sleep, does its part if the table is growing.
+    #[inline]
+    pub(super) fn lend_a_hand(&self) {
+        if Self::LAST != 0 && self.is_growing() {
+            self.grow();
+        }
+    }
+
+    #[inline(always)]
+    fn is_growing(&self) -> bool {
+        self.growth.left.load(Relaxed) > 0 // a hint
     }
 
     /// Whether the queue is one of many long ones, and something can be done about it: a

@@ -28,6 +28,8 @@ const PARKS: u32 = 0;
 const LOOKS: u32 = 1;
 /// A rest: the waiter sleeps by [`Platform::park_on`] of its state, or is about to.
 const SLEEPS: u32 = 2;
+/// A rest: the waiter was alone in the bucket of its bed. If it sleeps, then on that word.
+const LIES: u32 = 3;
 /// The bits of a rest; those above are the number of the task that waits.
 const RESTS: u32 = 3;
 const _: () = assert!(TaskId::MAX <= u32::MAX >> RESTS.count_ones());
@@ -79,11 +81,43 @@ pub(crate) struct Node<P: Platform> {
     /// The waiter behind it; in a chain 0 for the last.
     next: P::U32,
     prev: P::U32,
-    key: [P::U32; Key::WORDS],
+    key: KeyWords<P>,
     bitset: P::U32,
     rank: P::U32,
-    /// [`PARKS`], [`LOOKS`] or [`SLEEPS`], and who.
+    /// [`PARKS`], [`LOOKS`], [`SLEEPS`] or [`LIES`], and who.
     rest: P::U32,
+    /// The slot of the bucket that it has been alone in, if it lies.
+    bed: P::U32,
+}
+
+/// A key, in a node or a bucket.
+pub(super) struct KeyWords<P: Platform>([P::U32; Key::WORDS]);
+
+// Relaxed: the gate orders it.
+impl<P: Platform> KeyWords<P> {
+    const fn new() -> Self {
+        Self([P::U32::ZERO; Key::WORDS])
+    }
+
+    #[inline(always)]
+    fn words(&self) -> [u32; Key::WORDS] {
+        array::from_fn(|i| self.0[i].load(Relaxed))
+    }
+
+    pub(super) fn get(&self) -> Key {
+        Key::from_words(self.words())
+    }
+
+    #[inline(always)]
+    pub(super) fn is(&self, key: &Key) -> bool {
+        self.words() == key.words()
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&self, key: &Key) {
+        let words = self.0.iter().zip(key.words());
+        words.for_each(|(word, value)| word.store(value, Relaxed));
+    }
 }
 
 impl<P: Platform> Node<P> {
@@ -92,10 +126,11 @@ impl<P: Platform> Node<P> {
             state: P::U32::ZERO,
             next: P::U32::ZERO,
             prev: P::U32::ZERO,
-            key: [P::U32::ZERO; Key::WORDS],
+            key: KeyWords::new(),
             bitset: P::U32::ZERO,
             rank: P::U32::ZERO,
             rest: P::U32::ZERO,
+            bed: P::U32::ZERO,
         }
     }
 
@@ -105,6 +140,13 @@ impl<P: Platform> Node<P> {
         let rest = if alone { LOOKS } else { PARKS };
         let whose = me.number() << RESTS.count_ones();
         self.rest.store(whose | rest, Relaxed); // the gate orders it
+    }
+
+    /// The task, whose node it is, may sleep on the word of a bucket in which it was alone.
+    pub(super) fn lie_down(&self, task: TaskId, bed: usize) {
+        self.bed.store(bed as u32, Relaxed); // the gate orders it
+        let whose = task.number() << RESTS.count_ones();
+        self.rest.store(whose | LIES, Relaxed); // likewise
     }
 
     /// Who waits, or last did; and how it rests.
@@ -134,10 +176,11 @@ impl<P: Platform> Node<P> {
     }
 
     /// Tells the waiter that it was woken.
-    fn tell(&self) {
+    fn tell(&self, buckets: &[Bucket<P>]) {
         if let (Some(task), SLEEPS) = self.rest() {
             // (F2) Release pairs with wait's and end's Acquire, as (F1). What the waiter is to
-            // say by (W) it has said in this wait: `begin` came before the gate.
+            // say by (W) it has said in this wait: `begin` came before the gate, or `lie_down`
+            // inside it.
             self.state.store(WOKEN, Release);
             return P::unpark_on(&self.state, task);
         }
@@ -148,17 +191,12 @@ impl<P: Platform> Node<P> {
         match self.rest() {
             (Some(task), PARKS) => P::unpark(task),
             (Some(task), SLEEPS) => P::unpark_on(&self.state, task),
+            (Some(task), LIES) => {
+                let bed = self.bed.load(Relaxed) as usize; // of this wait or a later one
+                P::unpark_on(&buckets[bed].alone, task);
+            }
             _ => {}
         }
-    }
-
-    fn key(&self) -> [u32; Key::WORDS] {
-        array::from_fn(|i| self.key[i].load(Relaxed)) // the gate orders it
-    }
-
-    fn set_key(&self, key: &Key) {
-        let words = self.key.iter().zip(key.words());
-        words.for_each(|(word, value)| word.store(value, Relaxed)); // the gate orders it
     }
 }
 
@@ -170,6 +208,10 @@ pub(super) struct Bucket<P: Platform> {
     waiters: P::U32,
     /// The first waiter, 0 for none.
     first: P::U32,
+    /// Who waits without standing in the queue, as the module `alone` has it.
+    pub(super) alone: P::U32,
+    /// What that one waits for.
+    pub(super) key: KeyWords<P>,
 }
 
 impl<P: Platform> Bucket<P> {
@@ -178,6 +220,8 @@ impl<P: Platform> Bucket<P> {
             gate: Gate::new(),
             waiters: P::U32::ZERO,
             first: P::U32::ZERO,
+            alone: P::U32::ZERO,
+            key: KeyWords::new(),
         }
     }
 
@@ -188,13 +232,14 @@ impl<P: Platform> Bucket<P> {
             self.gate.forget();
             self.waiters.store(nobody, Relaxed); // there is one task
             self.first.store(0, Relaxed); // likewise
+            self.alone.store(0, Relaxed); // likewise
         }
     }
 }
 
 /// The queue of a slot. All but [`Queue::look`] is for who is inside its gate.
 pub(super) struct Queue<'a, P: Platform> {
-    bucket: &'a Bucket<P>,
+    pub(super) bucket: &'a Bucket<P>,
     pub(super) slot: usize,
     /// What its depth is taken to be, until one has looked.
     pub(super) depth: u32,
@@ -246,7 +291,15 @@ impl<'a, P: Platform> Queue<'a, P> {
         if let Some(first) = self.first() {
             P::about_to_write(&first.node::<P>().state);
             P::about_to_write(&self.bucket.waiters);
+        } else if self.has_alone() {
+            P::about_to_write(&self.bucket.waiters);
         }
+    }
+
+    /// Whether nobody stands in it: one may be alone here.
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.first().is_none()
     }
 
     #[inline(always)]
@@ -266,10 +319,27 @@ impl<'a, P: Platform> Queue<'a, P> {
             .store(waiters - u32::from(counted), Relaxed);
     }
 
-    /// Has the waiter, which is counted, wait for `key`.
-    #[inline]
+    /// Counts a waiter if the word is `unchanged`, and returns whether it is.
+    #[inline(always)]
+    pub(super) fn count_if(&self, unchanged: impl FnOnce() -> bool) -> bool {
+        self.count_one();
+        P::fence(); // (A) full barrier, pairs with wake's
+        let unchanged = unchanged();
+        if !unchanged {
+            self.uncount_one();
+        }
+        unchanged
+    }
+
+    /// Has the waiter, which is counted, wait for `key` behind others.
     pub(super) fn push(&self, place: Place, node: &Node<P>, key: &Key, waiter: Waiter) {
-        node.set_key(key);
+        self.settle();
+        self.append(place, node, key, waiter);
+    }
+
+    /// [`Self::push`] where nobody stands alone.
+    pub(super) fn append(&self, place: Place, node: &Node<P>, key: &Key, waiter: Waiter) {
+        node.key.set(key);
         node.bitset.store(waiter.bitset.get(), Relaxed);
         node.rank.store(waiter.rank, Relaxed);
         self.link(place, node);
@@ -330,6 +400,7 @@ impl<'a, P: Platform> Queue<'a, P> {
         bitset: NonZeroU32,
         chain: &mut Chain<P>,
     ) -> u32 {
+        self.settle();
         self.each(key, most, bitset, |place, node| {
             self.unlink(place, node);
             self.uncount_one();
@@ -340,10 +411,12 @@ impl<'a, P: Platform> Queue<'a, P> {
     /// Moves `most` waiters for `key` at most to another queue, where they wait for
     /// `other`. Returns how many.
     pub(super) fn move_on(&self, key: &Key, target: &Self, other: &Key, most: u32) -> u32 {
+        self.settle();
+        target.settle();
         self.each(key, most, NonZeroU32::MAX, |place, node| {
             self.unlink(place, node);
             self.uncount_one();
-            node.set_key(other);
+            node.key.set(other);
             target.count_one();
             target.link(place, node);
             P::event(Event::Requeued);
@@ -354,12 +427,13 @@ impl<'a, P: Platform> Queue<'a, P> {
     /// `moves` stand in the other's queue, which is as deep from now on. The caller is
     /// inside both gates.
     pub(super) fn split(&self, other: &Self, moves: impl Fn(&Key) -> bool) {
+        self.settle();
         let mut moved = 0;
         let mut at = self.first();
         while let Some(place) = at {
             let node = place.node::<P>();
             at = self.after(node);
-            if moves(&Key::from_words(node.key())) {
+            if moves(&node.key.get()) {
                 self.unlink(place, node);
                 other.link(place, node);
                 moved += 1;
@@ -387,7 +461,6 @@ impl<'a, P: Platform> Queue<'a, P> {
         bitset: NonZeroU32,
         mut act: impl FnMut(Place, &'static Node<P>),
     ) -> u32 {
-        let words = key.words();
         let mut acted = 0;
         let mut at = self.first();
         while acted < most
@@ -396,7 +469,7 @@ impl<'a, P: Platform> Queue<'a, P> {
             let node = place.node::<P>();
             P::about_to_write(&node.state);
             at = self.after(node);
-            if node.key() == words && node.bitset.load(Relaxed) & bitset.get() != 0 {
+            if node.key.is(key) && node.bitset.load(Relaxed) & bitset.get() != 0 {
                 act(place, node);
                 acted += 1;
             }
@@ -465,12 +538,12 @@ impl<P: Platform> Chain<P> {
 
     /// Wakes them, outside of all gates.
     #[inline(always)]
-    pub(super) fn wake(self) {
+    pub(super) fn wake(self, buckets: &[Bucket<P>]) {
         let mut at = self.first;
         while let Some(node) = at {
             let next = Place::decode(node.next.load(Relaxed));
             at = next.map(Place::node); // the last access before it is not ours
-            node.tell();
+            node.tell(buckets);
         }
     }
 }

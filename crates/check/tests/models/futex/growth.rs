@@ -32,9 +32,12 @@ const SPLIT: [Event; 2] = [Event::BucketSplit, Event::Parked];
 #[test]
 fn no_lost_wake_up() {
     let explorer = Explorer::new().whims(1).pct(1, 3, 6_000);
-    explore("futex, growth", &explorer, &SPLIT, || {
-        wait_and_wake(growing(), None);
-    });
+    for (waiter, which) in WAITERS {
+        let name = format!("futex, growth{which}");
+        explore(&name, &explorer, &SPLIT, move || {
+            wait_and_wake(growing(), waiter, None);
+        });
+    }
 }
 
 /// The table is doubled twice, by a task each: who looks for a waiter may be two depths
@@ -46,7 +49,7 @@ fn two_doublings() {
         let name = format!("futex, two doublings, {name} bucket");
         explore(&name, &explorer, &SPLIT, move || {
             let shared = SharedIn::<1, 4>::new(key_among::<4>(from), key_among::<4>(0));
-            wait_and_wake(Rc::clone(&shared), None);
+            wait_and_wake(Rc::clone(&shared), RANKED, None);
             for _ in 0..2 {
                 let grower = Rc::clone(&shared);
                 spawn(move || {
@@ -62,9 +65,12 @@ fn two_doublings() {
 fn wake_against_timeout() {
     let explorer = Explorer::new().whims(1).pct(1, 3, 3_000);
     let events = [Event::BucketSplit, Event::Cancelled];
-    explore("futex, growth, deadline", &explorer, &events, || {
-        wait_and_wake(growing(), Some(DEADLINE));
-    });
+    for (waiter, which) in WAITERS {
+        let name = format!("futex, growth, deadline{which}");
+        explore(&name, &explorer, &events, move || {
+            wait_and_wake(growing(), waiter, Some(DEADLINE));
+        });
+    }
 }
 
 /// Who has changed the first word finds the waiter, moved or not, by whomever.
@@ -76,7 +82,7 @@ fn requeue_against_wake() {
         let name = format!("futex, growth, requeue from {from}");
         explore(&name, &explorer, &events, move || {
             let shared = Growing::new(key_in(from), key_in(to));
-            requeue_and_wake(&shared);
+            requeue_and_wake(&shared, Waiter::ANY);
             spawn(move || shared.futex.grow());
         });
     }
@@ -94,7 +100,7 @@ fn wait_for_two_words() {
 /// Some stay and some move, and all keep their order.
 #[test]
 fn waiters_keep_their_order() {
-    let explorer = Explorer::new().pct(1, 2, 100);
+    let explorer = Explorer::new().whims(1).pct(1, 2, 100);
     explore("futex, growth, order", &explorer, &SPLIT, || {
         let shared = Growing::new(key_in(1), key_in(0));
         let turn = Rc::new(CheckWord::ZERO);

@@ -36,6 +36,14 @@ impl Place {
     }
 }
 
+/// One that never stands alone: what is true of waiters in general is to be shown of both.
+pub const RANKED: Waiter = Waiter {
+    rank: 1,
+    ..Waiter::ANY
+};
+/// Who waits, and the end of the model's name.
+pub const WAITERS: [(Waiter, &str); 2] = [(Waiter::ANY, ""), (RANKED, ", in the queue")];
+
 pub type Shared = SharedIn<SLOTS, SLOTS>;
 
 /// Two words, and a table that may grow.
@@ -87,6 +95,13 @@ impl<const FIRST: usize, const MOST: usize> SharedIn<FIRST, MOST> {
     pub fn change(&self, place: &Place) {
         place.payload.set(1);
         place.word.store(1, Release);
+    }
+
+    /// Changes the first word and wakes: the wake-up alone announces the payload.
+    pub fn announce_by_wake(&self) {
+        self.a.payload.set(1);
+        self.a.word.store(1, Relaxed);
+        self.wake(&self.a, 1);
     }
 
     pub fn wake(&self, place: &Place, most: u32) -> u32 {
