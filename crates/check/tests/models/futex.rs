@@ -474,19 +474,24 @@ fn by_rank_and_then_by_arrival() {
     });
 }
 
+/// One waits for each word.
+fn one_at_each(shared: &Rc<Shared>) {
+    for at_b in [false, true] {
+        let shared = Rc::clone(shared);
+        spawn(move || {
+            let place = if at_b { &shared.b } else { &shared.a };
+            shared.wait(place, None);
+        });
+    }
+}
+
 /// A change of the second word inside the gates wakes waiters of both words.
 #[test]
 fn wake_of_two_words() {
     let explorer = Explorer::new().whims(2).pct(1, 2, 8_000);
     explore("futex, wake_op", &explorer, &[Event::Parked], || {
         let shared = apart();
-        for at_b in [false, true] {
-            let shared = Rc::clone(&shared);
-            spawn(move || {
-                let place = if at_b { &shared.b } else { &shared.a };
-                shared.wait(place, None);
-            });
-        }
+        one_at_each(&shared);
         spawn(move || {
             shared.change(&shared.a);
             let change = || shared.b.word.swap(1, Relaxed) == 0;

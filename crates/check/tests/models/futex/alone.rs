@@ -73,13 +73,7 @@ fn moved_to_one() {
     let events = [Event::Parked, Event::Requeued];
     explore("futex, moved to one", &explorer, &events, || {
         let shared = apart();
-        for at_b in [false, true] {
-            let shared = Rc::clone(&shared);
-            spawn(move || {
-                let place = if at_b { &shared.b } else { &shared.a };
-                shared.wait(place, None);
-            });
-        }
+        one_at_each(&shared);
         spawn(move || {
             shared.requeue();
             shared.change(&shared.a);
