@@ -449,7 +449,9 @@ fn a_stranger_that_unlocks_is_told() {
     drop(held);
 }
 
-/// Each of two threads locks what the other has: the second to come is told.
+/// Each of two threads locks what the other has: who comes second is told, and both are
+/// when they come at once, for the kernel looks for a cycle only after it has queued a
+/// waiter.
 fn two_in_a_circle(
     lock: impl Fn(&PiMutex<()>) -> Option<PiMutexGuard<'_, ()>> + Sync,
 ) -> [bool; 2] {
@@ -474,7 +476,7 @@ fn two_in_a_circle(
 fn a_deadlock_of_two_is_found() {
     let _alone = Alone::begin();
     let got = two_in_a_circle(|mutex| Some(mutex.lock()));
-    assert!(got[0] != got[1], "{got:?}");
+    assert!(!got[0] || !got[1], "{got:?}");
     let got = two_in_a_circle(|mutex| mutex.try_lock_for(20 * MILLISECOND));
     assert!(!got[0] || !got[1], "{got:?}");
 }
