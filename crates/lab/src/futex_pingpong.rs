@@ -61,15 +61,12 @@ pub struct Args {
 struct Kind {
     lock: &'static str,
     shared: bool,
-    /// Maps so many of its words.
-    words: fn(usize) -> io::Result<&'static [AtomicU32]>,
     futex: Futex,
 }
 
 const OURS: Kind = Kind {
     lock: "futex",
     shared: false,
-    words: |count| futexhash::words(Memory::Anonymous, count),
     futex: Futex {
         wait: |word| {
             ours::wait(word, 0, None);
@@ -92,7 +89,6 @@ const PRIVATE: Kind = Kind {
 const OURS_SHARED: Kind = Kind {
     lock: "futex-shared",
     shared: true,
-    words: |count| Ok(Box::leak(Box::new(Region::open(Region::file(count)?)?)).words()),
     futex: Futex {
         wait: |word| {
             shared::wait(word, 0, None);
@@ -106,7 +102,6 @@ const OURS_SHARED: Kind = Kind {
 const SHARED: Kind = Kind {
     lock: "kernel-shared-file",
     shared: true,
-    words: |count| futexhash::words(Memory::File, count),
     futex: Futex {
         wait: |word| wait(word, Flags::empty()),
         wake: |word| wake(word, Flags::empty()),
@@ -148,20 +143,23 @@ const WAITERS: [Waiter; 3] = [
     },
 ];
 
+/// How many words both kinds of futex have.
+const WORDS: usize = APART + 1;
+
+/// The words of a region, which is never closed.
+fn region() -> io::Result<&'static [AtomicU32]> {
+    Ok(Box::leak(Box::new(Region::open(Region::file(WORDS)?)?)).words())
+}
+
 /// Measures both kinds of futex, in each round.
 pub fn run(args: &Args) -> Result<(), Failure> {
     measure::can_start(2)?;
-    let kinds = match args.shared {
-        true => [OURS_SHARED, SHARED],
-        false => [OURS, PRIVATE],
+    let (kinds, words) = match args.shared {
+        true => ([OURS_SHARED, SHARED], region()),
+        false => ([OURS, PRIVATE], futexhash::words(Memory::Anonymous, WORDS)),
     };
-    let words = |kind: &Kind| {
-        (kind.words)(APART + 1).map_err(|why| {
-            let lock = kind.lock;
-            Failure::Usage(format!("no memory for the words of {lock} ({why})"))
-        })
-    };
-    let words = [words(&kinds[0])?, words(&kinds[1])?];
+    let words =
+        words.map_err(|why| Failure::Usage(format!("no memory for {WORDS} words ({why})")))?;
     let waiters = WAITERS.into_iter();
     let waiters = waiters.filter(|waiter| waiter.cpus <= Place::Here.cpus());
     let mut all: Vec<_> = waiters
@@ -193,7 +191,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 struct Measured {
     /// Ours and the kernel's.
     kinds: [Kind; 2],
-    words: [&'static [AtomicU32]; 2],
+    words: &'static [AtomicU32],
     waiter: Waiter,
     times: u32,
     rounds: Vec<[Report; 2]>,
@@ -206,8 +204,14 @@ impl Measured {
             one_cpu: self.waiter.cpus == 1,
             times: self.times,
         };
-        let [ours, kernels] = [0, 1].map(|which| (self.kinds[which].futex, self.words[which]));
-        let round = futexpingpong::run([ours, kernels], config);
+        let [ours, kernels] = self.kinds.map(|kind| kind.futex);
+        // Who is first and last of a round is not measured quite as the other is.
+        let round = if self.rounds.len().is_multiple_of(2) {
+            futexpingpong::run([ours, kernels], self.words, config)
+        } else {
+            let [kernels, ours] = futexpingpong::run([kernels, ours], self.words, config);
+            [ours, kernels]
+        };
         self.rounds.push(round);
     }
 

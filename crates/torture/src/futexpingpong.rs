@@ -22,7 +22,7 @@ pub struct Futex {
     pub wake: fn(&AtomicU32),
 }
 
-/// How far apart the two words lie at least that [`run`] is given, in words.
+/// How far apart the two words lie that [`run`] uses, in words.
 pub const APART: usize = 64;
 
 /// How the token is handed to and fro.
@@ -87,21 +87,20 @@ impl Sums {
 }
 
 /// Hands the token over so many times by each of two futexes, which take turns, after as many
-/// times to warm up: with 200 a futex has learned whether to look before it sleeps. Of the
-/// words of each, which are 0, the first and the one [`APART`] are used, and are 0 again in
-/// the end.
+/// times to warm up: with 200 a futex has learned whether to look before it sleeps. Both use
+/// the first of the words and the one [`APART`] from it, which are 0, and 0 again in the end.
 ///
 /// # Panics
 /// There are too few words, or nothing is to be handed over.
-pub fn run(futexes: [(Futex, &[AtomicU32]); 2], config: Config) -> [Report; 2] {
-    let futexes = futexes.map(|(futex, words)| (futex, [&words[0], &words[APART]]));
+pub fn run(futexes: [Futex; 2], words: &[AtomicU32], config: Config) -> [Report; 2] {
+    let words = [&words[0], &words[APART]];
     let sides = [Side::default(), Side::default()];
     let stop = AtomicBool::new(false);
     let cpus = Native::cpus();
     Native::run(2, Duration::MAX, &stop, &|thread| {
         let cpu = if config.one_cpu { 0 } else { thread };
         Native::confine(Native::me(), &[cpus[cpu % cpus.len()]]);
-        play(futexes, config, &sides, thread);
+        play(futexes, words, config, &sides, thread);
     });
     [0, 1].map(|which| {
         let all = |of: fn(&Sums) -> &AtomicU64| {
@@ -117,7 +116,13 @@ pub fn run(futexes: [(Futex, &[AtomicU32]); 2], config: Config) -> [Report; 2] {
 }
 
 /// What each thread does. The first has the token at first.
-fn play(futexes: [(Futex, [&AtomicU32; 2]); 2], config: Config, sides: &[Side; 2], thread: usize) {
+fn play(
+    futexes: [Futex; 2],
+    words: [&AtomicU32; 2],
+    config: Config,
+    sides: &[Side; 2],
+    thread: usize,
+) {
     let pause = || match config.one_cpu {
         true => Native::yield_now(),
         false => hint::spin_loop(),
@@ -130,7 +135,7 @@ fn play(futexes: [(Futex, [&AtomicU32; 2]); 2], config: Config, sides: &[Side; 2
     for turn in 0..4 * config.times {
         let counts = turn >= 2 * config.times;
         let which = turns_by(turn, config.times);
-        let (futex, words) = futexes[which];
+        let futex = futexes[which];
         let sums = &mine.sums[which];
         if turn == 2 * config.times {
             slept = sleeps();
@@ -200,25 +205,18 @@ mod tests {
     #[test]
     fn the_token_goes_to_and_fro() {
         let words: Vec<_> = (0..=APART).map(|_| AtomicU32::new(0)).collect();
-        let others: Vec<_> = (0..=APART).map(|_| AtomicU32::new(0)).collect();
         let config = |one_cpu| Config {
             after: Duration::ZERO,
             one_cpu,
             times: 50,
         };
-        let futexes = [(KERNEL, &words[..]), (KERNEL, &others)];
-        let [one, two] = [true, false].map(|one_cpu| run(futexes, config(one_cpu)));
+        let [one, two] = [true, false].map(|one_cpu| run([KERNEL; 2], &words, config(one_cpu)));
         assert!(
             one.iter().chain(&two).all(|of| of.ns > 0.0),
             "{one:?}, {two:?}"
         );
         assert!(one.iter().all(|of| of.slept > 0.0), "{one:?}");
-        assert!(
-            words
-                .iter()
-                .chain(&others)
-                .all(|word| word.load(Relaxed) == 0)
-        );
+        assert!(words.iter().all(|word| word.load(Relaxed) == 0));
     }
 
     #[test]
