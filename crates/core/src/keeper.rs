@@ -55,6 +55,9 @@ pub struct Keeper {
     is_mine: fn(usize) -> bool,
     /// Whether locks may be reserved for the task.
     keeps: Cell<bool>,
+    /// The lock that the task waited for last, until it has taken it [`TIMED`] times since
+    /// without waiting.
+    waited: Cell<usize>,
     /// The addresses of the locks that are reserved.
     kept: [Cell<usize>; SLOTS],
     streaks: [Streak; SLOTS],
@@ -88,6 +91,7 @@ impl Keeper {
             lending: Cell::new(0),
             is_mine,
             keeps: Cell::new(false),
+            waited: Cell::new(0),
             kept: [const { Cell::new(0) }; SLOTS],
             streaks: [const {
                 Streak {
@@ -127,6 +131,12 @@ impl Keeper {
     #[inline(always)]
     pub fn keeps(&self, lock: usize) -> bool {
         self.kept[slot(lock)].get() == lock
+    }
+
+    /// Whether the task has waited for the lock lately, so that others look at it likely.
+    #[inline(always)]
+    pub fn waited(&self, lock: usize) -> bool {
+        self.waited.get() == lock
     }
 
     /// [`Platform::retook`](crate::Platform::retook).
@@ -230,6 +240,9 @@ impl Keeper {
     #[cold]
     #[inline(never)]
     fn lasts(&self, lock: usize, now: impl Fn() -> u64) {
+        if self.waited(lock) {
+            self.waited.set(0);
+        }
         let now = NonZero::<u64>::MIN.saturating_add(now());
         let streak = &self.streaks[slot(lock)];
         let length = EARNS - TIMED + streak.more.get();
@@ -250,6 +263,7 @@ impl Keeper {
     /// [`Platform::waits`](crate::Platform::waits).
     #[inline]
     pub fn waits(&self, lock: usize) {
+        self.waited.set(lock);
         let slot = slot(lock);
         if self.keeps(lock) {
             self.revoked(slot);
@@ -357,6 +371,18 @@ mod tests {
         keeper.waits(LOCK);
         take(&keeper, LOCK, EARNS);
         assert!(!keeper.keeps(LOCK));
+    }
+
+    #[test]
+    fn that_one_has_waited_is_soon_forgotten() {
+        let keeper = keeper();
+        take(&keeper, LOCK, 1);
+        assert!(!keeper.waited(LOCK));
+        keeper.waits(LOCK);
+        take(&keeper, LOCK, TIMED);
+        assert!(keeper.waited(LOCK) && !keeper.waited(LOCK + GRAIN));
+        take(&keeper, LOCK, 1);
+        assert!(!keeper.waited(LOCK));
     }
 
     #[test]

@@ -47,6 +47,10 @@
 //! it or wakes the first waiter itself. The price stands where a task is about
 //! to sleep anyway; the unlock has neither a read-modify-write nor a barrier.
 //!
+//! Where others want the mutex, their looks often take the line away again before that store:
+//! a world that can replaces both words by one instruction ([`Platform::replace_pair`]). That
+//! is one step towards everybody, so that what is said here holds without the quiesce.
+//!
 //! An owner may leave the mutex reserved for itself (`mutex/keep.rs`); what is true
 //! of a free mutex here is true of a reserved one.
 //!
@@ -86,7 +90,6 @@ mod keep;
 mod leaving;
 mod spin;
 
-use keep::KEPT;
 pub(crate) use keep::{is_free, named};
 pub(crate) use leaving::Leaving;
 pub(crate) use spin::{Promise, Spun};
@@ -521,29 +524,39 @@ impl<P: Platform> Body<P> {
         }
     }
 
-    /// Releases the mutex if the front is covered, and keeps it reserved.
+    /// Releases the mutex if the front is covered.
     #[inline(always)]
-    pub(crate) fn release_kept(&self) -> bool {
-        self.release_as(KEPT)
+    pub(crate) fn release_unkept(&self) -> bool {
+        let me = P::number();
+        let words = [&self.owner, &self.queue.front];
+        let mut front = Front(0); // mostly so: to look would fetch the line once more
+        while me != 0 && Self::is_covered(front) {
+            // (M1), (M3) the store releases, for the Acquire of who takes it next.
+            match P::replace_pair(words, [me, front.0], || [0, front.0]) {
+                Some(found) if found == [me, front.0] => return true,
+                Some([owner, now]) if owner == me => front = Front(now),
+                Some(_) => return false,
+                None => return self.release_in_two_steps(me),
+            }
+        }
+        false
     }
 
-    /// Releases the mutex if the front is covered, marked so for the caller.
+    /// The same where a world cannot do it in one.
     #[inline(always)]
-    pub(crate) fn release_as(&self, kept: u32) -> bool {
+    fn release_in_two_steps(&self, me: u32) -> bool {
         let front = self.queue.front();
         let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
-        let free = if kept == 0 { 0 } else { owner | kept };
-        P::number() == owner
-            && owner != 0
+        // (M1), (M3) as above.
+        owner == me
             && Self::is_covered(front)
-            // (M1), (M3) the store releases, for the Acquire of who takes it next.
-            && P::try_store_if(&self.owner, free, &self.queue.front, front.0)
+            && P::try_store_if(&self.owner, 0, &self.queue.front, front.0)
     }
 
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn unlock_unkept(&self) {
-        if !(self.release_as(0) || self.unlock_slow()) {
+        if !(self.release_unkept() || self.unlock_slow()) {
             self.check_owner(P::me());
         }
     }

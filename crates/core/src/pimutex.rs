@@ -334,8 +334,8 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     fn unlock_unkept(&self) {
         let body = self.body();
         let lock = body.address();
-        P::about_to_write(&body.owner);
-        if !body.release_as(0) {
+        P::about_to_write(&body.owner); // who waits may have fetched the line
+        if !body.release_unkept() {
             self.unlock_slow();
         }
         P::lets_go(lock); // which may be gone

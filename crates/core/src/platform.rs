@@ -354,6 +354,23 @@ pub trait Platform: Sized + Send + Sync + 'static {
         Self::store_if(word, value, guard, expected)
     }
 
+    /// Replaces both words by `after` if they are `before`, as one step towards all, with a full
+    /// barrier; returns what they were. `None` in a world that cannot, or where nothing
+    /// would be gained.
+    ///
+    /// For who lets go of a lock that others want, at whose address the words lie: between
+    /// the arrival of their cache line and a store that comes behind a test, somebody often
+    /// looks, and has the line again. Whoever uses it also has a way without, of which this
+    /// is the case in which nobody comes in between: what holds for that holds for this.
+    #[inline(always)]
+    fn replace_pair(
+        _words: [&Self::U32; 2],
+        _before: [u32; 2],
+        _after: impl FnOnce() -> [u32; 2],
+    ) -> Option<[u32; 2]> {
+        None
+    }
+
     /// Waits until no task is inside [`Platform::store_if`] or
     /// [`PerCpu::add_if`] with a test from before this call. The stores and
     /// additions of those that passed are visible to the caller, and later tests

@@ -195,6 +195,18 @@ impl<N: Numbers> Platform for Threads<N> {
     fn try_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
         rseq::try_store_if(word, value, guard, expected)
     }
+    #[inline(always)]
+    fn replace_pair(
+        words: [&AtomicU32; 2],
+        before: [u32; 2],
+        after: impl FnOnce() -> [u32; 2],
+    ) -> Option<[u32; 2]> {
+        // Else nobody has fetched the line, and to test and store is the shorter way.
+        if !tasks::keeper().waited(words[0].as_ptr().addr()) {
+            return None;
+        }
+        arch::replace_pair(words, before, after())
+    }
     fn quiesce() {
         rseq::quiesce();
     }

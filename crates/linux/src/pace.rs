@@ -31,9 +31,10 @@ const SHORT: (u64, u64) = (4, 3);
 const SELDOM: Look = Look::Every(3_000);
 
 /// While polling, one spin in so many is measured, after the first few: to read the cycle
-/// counter at each look delays the hand-over. Spins that look seldom all are: they are long,
-/// and a change of the period should not go unnoticed.
-const MEASURED: u32 = 64;
+/// counter at each look delays the hand-over, and a mean that comes out too short by chance
+/// has the thread look seldom. Spins that look seldom all are: they are long, and a change
+/// of the period should not go unnoticed.
+const MEASURED: u32 = 1024;
 
 /// Where the means begin: a period that is long, and a transfer that is usual.
 const PERIOD_NS: u64 = 5_000;

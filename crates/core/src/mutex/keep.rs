@@ -56,8 +56,20 @@ impl<P: Platform> Body<P> {
     pub(crate) fn release_at_once(&self) -> bool {
         match P::keeps(self.address()) {
             true => self.release_kept(),
-            false => self.release_as(0),
+            false => self.release_unkept(),
         }
+    }
+
+    /// Releases the mutex if the front is covered, and keeps it reserved.
+    #[inline(always)]
+    pub(crate) fn release_kept(&self) -> bool {
+        let front = self.queue.front();
+        let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
+        P::number() == owner
+            && owner != 0
+            && Self::is_covered(front)
+            // (M1), (M3) the store releases, for the Acquire of who takes it next.
+            && P::try_store_if(&self.owner, owner | KEPT, &self.queue.front, front.0)
     }
 
     /// Takes the mutex if it is free, even if it is reserved.

@@ -3,7 +3,7 @@
 
 use super::{
     AGAIN, Count, GRANTED, GRANTED_AND_MORE, HANDOFF, Kind, MAX_BATCH, OF_WAITERS, OVERFLOW,
-    READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck,
+    OWNER_SHIFT, READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck,
 };
 use crate::{
     osq,
@@ -157,7 +157,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(never)]
     fn release_write_slow(&self, fair: bool) {
         P::about_to_write(&self.count); // who waits may have fetched the line
-        if self.leave_kept_slow(0) {
+        if self.release_alone() || self.leave_kept_slow(0) {
             return;
         }
         let (count, alone) = (self.count(), Count(WRITER));
@@ -168,6 +168,17 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if count != alone || !self.exchange(alone, self.left_behind(), Release) {
             self.release_part(count, part, fair);
         }
+    }
+
+    /// The last steps of that, as one, in a world that can: for a writer that did not come by
+    /// a reservation, and that nobody waits for.
+    #[inline(always)]
+    fn release_alone(&self) -> bool {
+        let me = P::number();
+        let mine = [WRITER, me << OWNER_SHIFT];
+        let left = || [self.left_behind().0, self.owner_left_behind()];
+        // (R1) as above.
+        me != 0 && P::replace_pair([&self.count, &self.owner], mine, left) == Some(mine)
     }
 
     /// Releases the lock. With `fair`, who is let in next is the first waiter.
