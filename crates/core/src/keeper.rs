@@ -133,7 +133,7 @@ impl Keeper {
         self.kept[slot(lock)].get() == lock
     }
 
-    /// Whether the task has waited for the lock lately, so that others look at it likely.
+    /// Whether the task has waited for the lock lately, so that others likely look at it now.
     #[inline(always)]
     pub fn waited(&self, lock: usize) -> bool {
         self.waited.get() == lock

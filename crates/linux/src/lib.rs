@@ -201,7 +201,7 @@ impl<N: Numbers> Platform for Threads<N> {
         before: [u32; 2],
         after: impl FnOnce() -> [u32; 2],
     ) -> Option<[u32; 2]> {
-        // Else nobody has fetched the line, and to test and store is the shorter way.
+        // Where nobody has fetched the line, to test and store is the shorter way.
         if !tasks::keeper().waited(words[0].as_ptr().addr()) {
             return None;
         }
