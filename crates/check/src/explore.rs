@@ -65,6 +65,7 @@ impl Explorer {
                 runs: false,
                 keeps: false,
                 biases: false,
+                pairs: false,
             },
         }
     }
@@ -167,6 +168,13 @@ impl Explorer {
     #[must_use]
     pub const fn biasing(mut self) -> Self {
         self.limits.biases = true;
+        self
+    }
+
+    /// Lets tasks replace two words at once.
+    #[must_use]
+    pub const fn pairing(mut self) -> Self {
+        self.limits.pairs = true;
         self
     }
 

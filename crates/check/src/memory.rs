@@ -13,6 +13,8 @@
 //! acquire, a release or both. `SeqCst` fences are exact. Left out, as in RC11:
 //! load buffering.
 
+mod pair;
+
 use std::rc::Rc;
 
 pub(crate) use std::sync::atomic::Ordering;
@@ -166,6 +168,7 @@ pub(crate) struct Memory {
     /// The seen messages of the `SeqCst` fences.
     fences: View,
     last_fence: u32,
+    last_pair: u32,
     /// What every later test of a conditional store must see.
     quiesced: View,
     last_quiesce: u32,
@@ -198,6 +201,7 @@ impl Memory {
             threads: (0..THREADS).map(|_| Thread::default()).collect(),
             fences: View::default(),
             last_fence: 0,
+            last_pair: 0,
             quiesced: View::default(),
             last_quiesce: 0,
             conditional: View::default(),
@@ -269,6 +273,11 @@ impl Memory {
         self.last_fence
     }
 
+    /// The serial number when two words were last replaced at once, or found to differ.
+    pub(crate) fn last_pair(&self) -> u32 {
+        self.last_pair
+    }
+
     /// The serial number at the last quiesce.
     pub(crate) fn last_quiesce(&self) -> u32 {
         self.last_quiesce
@@ -285,6 +294,11 @@ impl Memory {
             .messages
             .last()
             .is_some_and(|last| last.serial >= serial)
+    }
+
+    /// The steps that have written the word.
+    pub(crate) fn writers(&self, word: usize) -> impl Iterator<Item = usize> {
+        self.words[word].messages.iter().filter_map(|m| m.step)
     }
 
     /// The messages that the thread may read, the newest first.

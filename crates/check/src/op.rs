@@ -39,6 +39,12 @@ pub(crate) enum Op {
         guard: usize,
         expected: u32,
     },
+    /// Replaces both words if they are as expected, with a fence before and behind.
+    ReplacePair {
+        words: [usize; 2],
+        before: [u32; 2],
+        after: [u32; 2],
+    },
     /// Waits until no test lies between its own test and its store.
     Quiesce,
     /// Waits for a value that the thread accepts, or for its stop condition.
@@ -184,6 +190,8 @@ pub(crate) enum Request {
     Keeps,
     /// Whether readers bias their locks.
     Biases,
+    /// Whether two words are replaced at once.
+    Pairs,
     /// How many tasks there are.
     Tasks,
     /// Whether a task is off its CPU.
@@ -202,6 +210,8 @@ pub(crate) enum Answer {
     /// What a compare-exchange found, when it failed.
     Failed(u32),
     Bool(bool),
+    /// What two words held.
+    Pair([u32; 2]),
     Time(u64),
     /// Would the thread accept this value?
     Judge(u32),

@@ -115,6 +115,22 @@ impl Timeline {
                 let (seen, delta) = (read(guard), delta.cast_signed());
                 format!("{name} add {delta}, Release, if {guard_name} = {seen} is {expected:#x}")
             }
+            Op::ReplacePair {
+                words: [first, second],
+                before,
+                after,
+            } => {
+                let newest = memory.message(second, memory.newest(second)).value;
+                let pair = |[a, b]: [u32; 2]| format!("({a:#x}, {b:#x})");
+                format!(
+                    "({}, {}) = ({}, {newest:#x}) := {} if {}",
+                    self.word(memory, first),
+                    self.word(memory, second),
+                    read(first),
+                    pair(after),
+                    pair(before)
+                )
+            }
             Op::Quiesce => "quiesce".to_owned(),
             Op::Fence => "fence SeqCst".to_owned(),
             Op::Park { .. } => "park returned".to_owned(),

@@ -230,6 +230,28 @@ impl Platform for Check {
         matches!(ask(Request::Op(op)), Answer::Bool(true))
     }
 
+    /// As [`Explorer::pairing`] says.
+    ///
+    /// [`Explorer::pairing`]: crate::Explorer::pairing
+    fn replace_pair(
+        words: [&CheckWord; 2],
+        before: [u32; 2],
+        after: impl FnOnce() -> [u32; 2],
+    ) -> Option<[u32; 2]> {
+        if !matches!(ask(Request::Pairs), Answer::Bool(true)) {
+            return None;
+        }
+        let op = Op::ReplacePair {
+            words: words.map(CheckWord::index),
+            before,
+            after: after(),
+        };
+        match ask(Request::Op(op)) {
+            Answer::Pair(found) => Some(found),
+            _ => unreachable!("a pair is answered by a pair"),
+        }
+    }
+
     fn quiesce() {
         ask(Request::Op(Op::Quiesce));
     }

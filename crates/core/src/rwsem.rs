@@ -118,6 +118,7 @@
 //! readers past waiters. A *recursive* reader joins them even later (`rwsem/recursive.rs`).
 
 mod api;
+mod at_once;
 mod bias;
 mod codes;
 mod count;

@@ -37,6 +37,7 @@ pub(crate) struct Limits {
     /// Locks are kept by who releases them.
     pub(crate) keeps: bool,
     pub(crate) biases: bool,
+    pub(crate) pairs: bool,
 }
 
 /// Why an execution ended early.
@@ -92,6 +93,8 @@ struct Order {
     fences: Vec<usize>,
     quiesces: Vec<usize>,
     conditional: Vec<usize>,
+    /// With the two words.
+    pairs: Vec<(usize, [usize; 2])>,
 }
 
 /// An execution under way.
@@ -402,6 +405,7 @@ impl<'a> Execution<'a> {
             Request::Pace => Answer::Bool(self.limits.polls),
             Request::Keeps => Answer::Bool(self.limits.keeps),
             Request::Biases => Answer::Bool(self.limits.biases),
+            Request::Pairs => Answer::Bool(self.limits.pairs),
             Request::Tasks => Answer::Value(self.threads.len() as u32 - 1),
             Request::Now => Answer::Time(self.threads[thread].now),
             Request::Spawn(body) => {

@@ -40,10 +40,16 @@ impl Execution<'_> {
         if asleep == 0 {
             return true;
         }
+        let writes = self.written_by(thread, op).is_some();
         match op {
+            _ if writes && self.memory.last_pair() >= asleep => true,
             Op::Store { .. } => false,
             Op::Fence => self.memory.last_fence() >= asleep,
             Op::Quiesce => self.memory.last_conditional() >= asleep,
+            Op::ReplacePair { words, .. } => {
+                let written = |word| self.memory.written_since(word, asleep);
+                self.memory.last_fence() >= asleep || words.into_iter().any(written)
+            }
             Op::StoreIf { .. } | Op::AddIf { .. } if self.memory.last_quiesce() >= asleep => true,
             Op::AddIf { word, .. } if self.memory.written_since(word, asleep) => true,
             Op::Call { kernel, .. } if self.memory.written_since(kernel, asleep) => true,
@@ -89,6 +95,8 @@ impl Execution<'_> {
             Op::StoreIf { guard, .. } | Op::AddIf { guard, .. } => {
                 Box::new(memory.testable(thread, guard))
             }
+            // It is one step towards all: what it replaces is the newest.
+            Op::ReplacePair { words, .. } => Box::new(std::iter::once(memory.newest(words[0]))),
             Op::Fence | Op::Quiesce => Box::new(std::iter::once(0)),
             Op::Await { word, .. } => {
                 let stop = state.wait.may_stop(state.whims)
@@ -127,22 +135,17 @@ impl Execution<'_> {
             .and_then(|word| self.memory.message(word, option).step);
         let mut sources: Vec<usize> = source.into_iter().collect();
         let augend = self.augend(thread, op);
-        // Steps whose order matters although neither reads from the other.
-        let rivals = match op {
-            Op::Fence => &self.order.fences,
-            Op::Quiesce => &self.order.conditional,
-            Op::StoreIf { .. } | Op::AddIf { .. } => &self.order.quiesces,
-            _ => const { &Vec::new() },
-        }
-        .clone();
+        let rivals = self.rivals(thread, op);
         let takers = self.takers(thread, op);
-        let kernel = match op {
+        // A word whose newest message it reads, and which it may write as well.
+        let also = match op {
             Op::Call { kernel, .. } => Some(kernel),
+            Op::ReplacePair { words, .. } => Some(words[1]),
             _ => None,
         };
-        if let Some(kernel) = kernel {
-            let last = self.memory.newest(kernel);
-            sources.extend(self.memory.message(kernel, last).step);
+        if let Some(word) = also {
+            let last = self.memory.newest(word);
+            sources.extend(self.memory.message(word, last).step);
         }
         let writes = self.written_by(thread, op);
         let serial = writes.map(|word| self.memory.stores(word));
@@ -152,7 +155,7 @@ impl Execution<'_> {
             reads.push(word);
             sources.extend(last);
         }
-        let written: Vec<usize> = written.into_iter().chain(kernel).collect();
+        let written: Vec<usize> = written.into_iter().chain(also).collect();
 
         let before = self.threads[thread].clock;
         let mut clock = before;
@@ -160,6 +163,10 @@ impl Execution<'_> {
             clock.join(&self.steps[earlier].clock);
         }
         if is_fresh && self.trail.is_reduced() {
+            if self.limits.pairs && fresh.len() < options.len() {
+                // Of the other options a pair may make new ones, if it comes before.
+                self.trail.want_all(self.trail.here());
+            }
             let readers = written.iter().flat_map(|&word| &self.readers[word]);
             let earlier: Vec<usize> = rivals.iter().chain(readers).copied().collect();
             for earlier in earlier {
@@ -177,6 +184,10 @@ impl Execution<'_> {
         }
         match op {
             Op::Fence => self.order.fences.push(step),
+            Op::ReplacePair { words, .. } => {
+                self.order.fences.push(step);
+                self.order.pairs.push((step, words));
+            }
             Op::Quiesce => self.order.quiesces.push(step),
             Op::StoreIf { .. } | Op::AddIf { .. } => self.order.conditional.push(step),
             _ => {}
@@ -211,6 +222,7 @@ impl Execution<'_> {
         match op {
             Op::Load { word, .. } | Op::Update { word, .. } | Op::Await { word, .. } => Some(word),
             Op::StoreIf { guard, .. } | Op::AddIf { guard, .. } => Some(guard),
+            Op::ReplacePair { words, .. } => Some(words[0]),
             Op::Park { .. } => Some(self.threads[thread].token),
             Op::Unpark { thread } => Some(self.threads[thread].token),
             Op::Call { kernel, call } => Some(call.read().unwrap_or(kernel)),
@@ -225,10 +237,31 @@ impl Execution<'_> {
             | Op::Update { word, .. }
             | Op::StoreIf { word, .. }
             | Op::AddIf { word, .. } => Some(word),
-            Op::Park { .. } | Op::Unpark { .. } => self.read_by(thread, op),
+            Op::Park { .. } | Op::Unpark { .. } | Op::ReplacePair { .. } => {
+                self.read_by(thread, op)
+            }
             Op::Call { call, .. } => call.written(),
             Op::Load { .. } | Op::Await { .. } | Op::Fence | Op::Quiesce => None,
         }
+    }
+
+    /// The steps whose order matters although neither reads from the other.
+    fn rivals(&self, thread: usize, op: Op) -> Vec<usize> {
+        let mut rivals = match op {
+            Op::Fence | Op::ReplacePair { .. } => self.order.fences.clone(),
+            Op::Quiesce => self.order.conditional.clone(),
+            Op::StoreIf { .. } | Op::AddIf { .. } => self.order.quiesces.clone(),
+            _ => Vec::new(),
+        };
+        // A pair reads the newest alone: it is behind whatever was written before.
+        if let Op::ReplacePair { words, .. } = op {
+            rivals.extend(words.iter().flat_map(|&word| self.memory.writers(word)));
+        } else if let Some(word) = self.written_by(thread, op) {
+            let pairs = &self.order.pairs;
+            let of_the_word = pairs.iter().filter(|(_, words)| words.contains(&word));
+            rivals.extend(of_the_word.map(|&(step, _)| step));
+        }
+        rivals
     }
 
     /// The steps but for which a compare-exchange could have succeeded: they
@@ -254,6 +287,7 @@ impl Execution<'_> {
         match op {
             Op::Await { .. } => words.extend(&self.threads[thread].wait.watched),
             Op::Call { kernel, call } if call.read().is_some() => words.push(kernel),
+            Op::ReplacePair { words: both, .. } => words.push(both[1]),
             _ => {}
         }
         words
@@ -380,6 +414,15 @@ impl Execution<'_> {
                         .map(|()| Answer::Bool(true))
                 }
             },
+            Op::ReplacePair {
+                words,
+                before,
+                after,
+            } => {
+                let stores = after.map(|value| storing(value, Ordering::AcqRel));
+                let found = memory.replace_pair(thread, words, before, stores);
+                found.map(Answer::Pair)
+            }
             Op::Quiesce => {
                 memory.quiesce(thread);
                 Ok(Answer::Done)

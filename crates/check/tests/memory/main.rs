@@ -5,6 +5,7 @@ mod axioms;
 mod kernel;
 mod litmus;
 mod loom;
+mod pair;
 mod program;
 mod reduction;
 

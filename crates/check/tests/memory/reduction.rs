@@ -39,6 +39,8 @@ enum Step {
     AddIf(u32, usize, u32),
     Sum,
     Quiesce,
+    /// Replaces this word and the other, if both hold that.
+    ReplacePair(usize, u32, u32),
     Whim,
 }
 
@@ -99,6 +101,11 @@ fn take(step: Step, shared: &Shared) -> Option<u32> {
             Check::quiesce();
             None
         }
+        Step::ReplacePair(at, before, after) => {
+            let pair = [&words[at], &words[1 - at]];
+            Check::replace_pair(pair, [before; 2], || [after; 2])
+                .map(|[first, second]| first + 100 * second)
+        }
         Step::Whim => Some(u32::from(Check::need_resched())),
     }
 }
@@ -158,7 +165,7 @@ fn nothing_is_lost() {
                 let at = below(2);
                 let value = below(3) as u32;
                 let store = [Relaxed, Release][below(2)];
-                steps.push(match below(15) {
+                steps.push(match below(17) {
                     0 | 1 => Step::Store(at, value, store),
                     2 => Step::Load(at, Acquire),
                     3 => Step::Swap(at, value, AcqRel),
@@ -175,11 +182,17 @@ fn nothing_is_lost() {
                     11 => Step::Quiesce,
                     12 => Step::AddIf(1 + value, at, below(2) as u32),
                     13 => Step::Sum,
+                    14 | 15 => Step::ReplacePair(at, below(2) as u32, value),
                     _ => Step::Whim,
                 });
             }
             program.push(steps);
         }
+        let pairs = |step: &Step| matches!(step, Step::ReplacePair(..));
+        let explorer = match program.iter().flatten().any(pairs) {
+            true => explorer.pairing(),
+            false => explorer,
+        };
         let program = Rc::new(program);
         let (without, count) = explore(&explorer.preemptions(Some(u32::MAX)), &program);
         let Some(count) = count else { continue };

@@ -50,6 +50,27 @@ fn two_tasks() {
     });
 }
 
+/// The unlock replaces the owner and the front at once.
+#[test]
+fn released_at_once() {
+    let explorer = Explorer::new().whims(2).pairing();
+    let events = [Event::SpinAcquired, Event::Parked, Event::WokeFirst];
+    explore("mutex, at once", &explorer, &events, || locking(&[2, 2]));
+    explore("mutex, at once, freed", &explorer, &events, || {
+        tasks(&[2, 2], |guarded| use_and_free(guarded, false));
+    });
+    let explorer = Explorer::new().whims(3).pairing();
+    for explorer in [explorer, explorer.polling(), explorer.keeping()] {
+        for changes in 2..=4 {
+            let explorer = explorer.pct(1, changes, 4_000);
+            explore("mutex of 3, at once", &explorer, &[], || {
+                let guarded = of_all_kinds();
+                afterwards(move || assert!(!guarded.mutex.is_locked()));
+            });
+        }
+    }
+}
+
 #[test]
 fn two_tasks_that_poll() {
     let explorer = Explorer::new().whims(3).polling();

@@ -2,6 +2,7 @@
 
 mod bias;
 mod keep;
+mod pair;
 mod shared;
 mod states;
 
@@ -248,7 +249,7 @@ fn a_batch() {
 fn a_reader_left_to_a_promise() {
     let events = [Event::WakeSkipped, Event::ReadStolen, Event::ReadersGranted];
     for changes in 1..=3 {
-        let explorer = Explorer::new().whims(8).always_running();
+        let explorer = Explorer::new().whims(12).always_running();
         let explorer = explorer.pct(1, changes, MANY);
         explore("rwsem, left to a promise", &explorer, &events, || {
             let write_behind_a_reader = |shared: &Shared| {
@@ -260,7 +261,7 @@ fn a_reader_left_to_a_promise() {
             let others: [(u32, Work); 3] = [
                 (1, Shared::read_and_say_so),
                 (0, Shared::read_until_another_has),
-                (8, write_behind_a_reader),
+                (12, write_behind_a_reader),
             ];
             behind(take_to_write, &[Step::UnlockWrite], &others);
         });

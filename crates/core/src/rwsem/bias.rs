@@ -17,7 +17,9 @@
 //! | its slot: the lock; or 0, as it leaves | quiesce; then each slot that names the lock |
 //!
 //! Test and store are one `store_if`. So after the quiesce nobody comes by a slot any
-//! more, and who leaves one exchanges it. Whom the revoker finds it counts, and tells so
+//! more, and who leaves one exchanges it. Who leaves by a store demands that nobody be counted
+//! but the virtual reader, for a count that is as it was may be another: somebody has left,
+//! and the caller is counted instead. Whom the revoker finds it counts, and tells so
 //! by exchanging its slot, too: from then on this is a reader like any other, and
 //! leaves as such. Nobody waits for anybody.
 //!
@@ -222,7 +224,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// If the caller reads the lock, it has no guard of it any more.
     #[inline(always)]
     pub unsafe fn unlock_read_biased(&self) -> bool {
-        self.leave_by_first_slot(self.count())
+        self.leave_by_first_slot()
     }
 
     /// Lets the caller in by a slot: the count says that the lock is biased.
@@ -252,13 +254,15 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Lets the caller out by its first slot, if that stands for it in a biased lock.
     #[inline(always)]
-    pub(super) fn leave_by_first_slot(&self, count: Count) -> bool {
+    pub(super) fn leave_by_first_slot(&self) -> bool {
         let (name, slot) = (self.name(), &P::mine().slots.slots[0]);
-        count.is_biased()
-            && slot.lock.load(Relaxed) == name.lock // its task's own; and not counted
-            && slot.region.load(Relaxed) == name.region // its task's own
-            // (B1), (B2)
-            && P::try_store_if(&slot.lock, 0, &self.count, count.0)
+        // Its task's own; and not counted. Others have no use for the count's line.
+        if slot.lock.load(Relaxed) != name.lock || slot.region.load(Relaxed) != name.region {
+            return false;
+        }
+        let count = self.count();
+        // (B1), (B2)
+        count.is_biased_alone() && P::try_store_if(&slot.lock, 0, &self.count, count.0)
     }
 
     /// Lets the caller out by its slot, if it has one that stands for it.

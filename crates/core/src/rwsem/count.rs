@@ -113,6 +113,12 @@ impl Count {
         self.0 & (STATE | WRITER) == BIASED
     }
 
+    /// Whether readers come and go by slots, and none is counted.
+    #[inline(always)]
+    pub(super) const fn is_biased_alone(self) -> bool {
+        self.0 & !SPINNER == BIASED | READER
+    }
+
     /// The count of a lock that is reserved for the task of this number.
     #[inline(always)]
     pub(super) const fn kept_for(task: u32) -> Self {

@@ -2,9 +2,8 @@
 //!
 //! To end a bias costs a quiesce, microseconds. A *fenced* bias costs a writer no more than
 //! a look at the slots, and each of its readers an exchange of its own slot as it comes,
-//! which fences, as in BRAVO, and another as it leaves. A lock that is read by several
-//! tasks, and written too often for a bias without a fence, has it; and gets it back as its
-//! writer leaves.
+//! which fences, as in BRAVO. A lock that is read by several tasks, and written too often for
+//! a bias without a fence, has it; and gets it back as its writer leaves.
 //!
 //! | reader (F1) | who revokes (F1) |
 //! |---|---|
@@ -15,7 +14,8 @@
 //! (B2); it may be by then. One that does not find it so takes its slot back; if it was
 //! counted meanwhile, it is a reader like others, and stays. The count acquires (R1).
 //!
-//! Its readers leave by an exchange alone, as who revokes may count them at any time (B2).
+//! Its readers leave as those of any bias (B1). So a writer waits until it finds no slot that
+//! names the lock; and only where it is to count those that are in, it quiesces before.
 //!
 //! A bias sheds its fence by an exchange of the count: some of its readers came by a fence
 //! then, so who revokes it quiesces and fences. It gets a fence by being revoked alone, for
@@ -25,10 +25,11 @@
 //!
 //! A writer that finds readers which do not leave soon gives them the lock back, counted, and
 //! naps, for a reader that takes long is off its CPU. After a while it queues up as
-//! for any lock. But as long as readers are to fence nobody had better wait: a lock that is
-//! handed to many sleepers is held until the last of them has run, and who wants it meanwhile
-//! has to sleep, too. So a release that leaves the lock free tells all who wait to come again,
-//! each once.
+//! for any lock. One that only tries gives it back as it was.
+//!
+//! But as long as readers are to fence nobody had better wait: a lock that is handed to many
+//! sleepers is held until the last of them has run, and who wants it meanwhile has to sleep,
+//! too. So a release that leaves the lock free tells all who wait to come again, each once.
 //!
 //! In a fork's child a lock that a thread was draining cannot be had, nor one that it was to
 //! give back.
@@ -58,7 +59,7 @@ pub(super) const DRAINING: u32 = WRITER | REVOKING | UPGRADABLE;
 const NAP_NS: u64 = 50_000;
 
 /// Looks while they leave.
-const DRAIN_LOOKS: u32 = 256;
+pub(super) const DRAIN_LOOKS: u32 = 256;
 
 impl Count {
     /// Whether readers come and go by slots with a fence.
@@ -133,20 +134,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         came
     }
 
-    /// Lets the caller out by its first slot, if that stands for it in a fenced bias.
-    #[inline]
-    pub(super) fn leave_fenced(&self) -> bool {
-        let (name, slot) = (self.name(), &P::mine().slots.slots[0]);
-        // (B2) Acquire: it stands for a reader.
-        Count(self.count.load(Acquire)).is_fenced()
-            && slot.region.load(Relaxed) == name.region // its task's own
-            // (B2) Release: I have left. Who is counted leaves as such.
-            && slot.lock.compare_exchange(name.lock, 0, Release, Relaxed).is_ok()
-    }
-
-    /// Takes the lock as the writer, if nobody has it.
-    pub(super) fn try_write_fenced(&self, count: Count) -> bool {
-        let took = self.take_fenced(count, 1);
+    /// Takes the lock as the writer, if it has a fenced bias and its readers leave until so many
+    /// looks: with one look, if nobody has it.
+    pub(super) fn write_fenced(&self, count: Count, looks: u32) -> bool {
+        let took = count.is_fenced() && self.take_fenced(count, looks);
         if took {
             self.own(Kind::Write, Count(0));
         }
@@ -165,8 +156,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             if !count.is_fenced() {
                 return false;
             }
-            if count.counted_readers() == 0 && self.take_fenced(count, DRAIN_LOOKS) {
-                self.own(Kind::Write, Count(0));
+            if count.counted_readers() == 0 && self.write_fenced(count, DRAIN_LOOKS) {
                 return true;
             }
             let since = *since.get_or_insert_with(P::stamp);
@@ -196,7 +186,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as the writer if its readers leave until so many looks. Returns whether it
     /// did; if not, they have it as before.
     #[cold]
-    pub(super) fn take_fenced(&self, count: Count, looks: u32) -> bool {
+    fn take_fenced(&self, count: Count, looks: u32) -> bool {
         if count.has(UPGRADABLE) {
             self.unfence(count);
             return false;
@@ -206,8 +196,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return false; // another does, or a reader came or went
         }
         P::fence(); // (F1)
-        if !self.await_slots(looks) {
-            self.count_slots();
+        let mut known = self.await_slots(looks);
+        if !known && looks > 1 {
+            known = true;
+            self.count_after_quiesce();
             P::spin_until(
                 &self.count,
                 Relaxed, // only a hint: who takes it acquires
@@ -217,7 +209,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 || false,
             );
         }
-        if self.count().readers() == 0 {
+        if known && self.count().readers() == 0 {
             // (R1) Acquire pairs with the Release of those that left before.
             self.count
                 .fetch_add((DRAINING - WRITER).wrapping_neg(), Acquire);
@@ -227,11 +219,19 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         let count = self.count();
         // (R1) Release: what was before the fence
-        let again = !count.has(OF_WAITERS) && self.exchange(count, count.drained(), Release);
-        if !again {
+        if count.has(OF_WAITERS) || !self.exchange(count, count.drained(), Release) {
+            if !known {
+                self.count_after_quiesce();
+            }
             self.release_slow(DRAINING, false);
         }
         false
+    }
+
+    /// Counts the readers that are in by slots, who leave them by a test (B1).
+    fn count_after_quiesce(&self) {
+        P::quiesce(); // (B1)
+        self.count_slots();
     }
 
     /// Gives the readers that are in by slots some looks' time to leave: it costs less than
@@ -260,7 +260,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return; // another does, or a reader came or went
         }
         P::fence(); // (F1)
-        self.count_slots();
+        self.count_after_quiesce();
         P::event(Event::FencedBiasRevoked);
         self.release_slow(READER | REVOKING, false);
     }

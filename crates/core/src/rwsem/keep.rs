@@ -140,10 +140,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     #[inline(always)]
     fn leave_kept_by_me(&self, how: u32) -> bool {
-        let count = self.count();
         let owner = self.owner.load(Relaxed); // the caller's own store, or not
-        owner % SEQUENCE == Self::busy(how)
-            && count.is_kept_for(P::number())
+        if owner % SEQUENCE != Self::busy(how) {
+            return false;
+        }
+        let count = self.count();
+        count.is_kept_for(P::number())
             // (K1)
             && P::try_store_if(&self.owner, Self::left(owner), &self.count, count.0)
     }

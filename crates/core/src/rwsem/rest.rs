@@ -23,11 +23,11 @@ const FENCE_DEARER: u32 = 2;
 const FENCE_LONGEST: u32 = 10;
 
 /// How many writers more a fenced bias outlasts: at first, at most, and for each sampled
-/// reader that is not the last writer, one of 64. So it lasts where four of those read,
+/// reader that is not the last writer, one of 64. So it lasts where eight of those read,
 /// or more, for each that writes.
 const BEGINS: u32 = 16;
 const MOST: u32 = 127;
-const SAMPLE: u32 = 16;
+const SAMPLE: u32 = 8;
 
 /// The last write; how long a lock rests since then until it is biased without a fence, and
 /// until with one, powers of two; and how many writers more a fenced bias outlasts, 0 when

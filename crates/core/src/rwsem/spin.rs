@@ -2,7 +2,7 @@
 
 use super::{
     BUSY, Count, HAND_OVER, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS,
-    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, keep::SEQUENCE,
+    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, fenced::DRAIN_LOOKS, keep::SEQUENCE,
 };
 use crate::{
     mutex::Body,
@@ -205,6 +205,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 continue;
             }
             if count.keeps_out(spinner.kind) {
+                if spinner.kind == Kind::Write && self.write_fenced(count, DRAIN_LOOKS) {
+                    return Spun::Took;
+                }
                 self.recall(spinner.look);
                 self.revoke(self.count());
                 continue;

@@ -3,7 +3,7 @@
 
 use super::{
     AGAIN, Count, GRANTED, GRANTED_AND_MORE, HANDOFF, Kind, MAX_BATCH, OF_WAITERS, OVERFLOW,
-    OWNER_SHIFT, READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck,
+    READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck,
 };
 use crate::{
     osq,
@@ -107,36 +107,37 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Releases the lock for a reader, counted or not.
     #[inline(always)]
     pub(super) fn release_read(&self, fair: bool) {
-        let count = self.count();
-        if !self.leave_by_first_slot(count) && !self.leave_kept(READERS) {
-            self.release_read_slow(count, fair);
+        if !self.leave_by_first_slot() && !self.leave_kept(READERS) {
+            self.release_read_slow(fair);
         }
     }
 
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
-    fn release_read_slow(&self, count: Count, fair: bool) {
-        if count.is_fenced() && self.leave_fenced() || self.leave_by_slot() {
+    fn release_read_slow(&self, fair: bool) {
+        if self.leave_by_slot() {
             return;
         }
         P::about_to_write(&self.count); // who waits may have fetched the line
-        if self.leave_kept_slow(READERS) {
+        if !P::may_bias() && self.release_at_once(READER, fair) || self.leave_kept_slow(READERS) {
             return;
         }
-        let alone = Count(READER);
+        let count = self.count();
         if self.fence_again(count) || count.may_bias() && P::may_bias() && self.bias() {
             return;
         }
+        let alone = Count(READER);
+        if count != alone {
+            self.release_counted(count, fair);
         // (R1) Release pairs with the Acquire of who takes it next.
-        if count != alone || !self.exchange(alone, self.left_behind(), Release) {
-            self.release_counted(fair);
+        } else if !self.exchange(alone, self.left_behind(), Release) {
+            self.release_counted(self.count(), fair);
         }
     }
 
     /// Releases the lock for a reader that has company, or is waited for.
     #[inline(never)]
-    fn release_counted(&self, fair: bool) {
-        let count = self.count();
+    fn release_counted(&self, count: Count, fair: bool) {
         let uncounted = count.counted_readers() == 0;
         let left = uncounted && count.has_slots() && self.leave_by_slot_of_another()
             || uncounted && count.has_keeper() && self.leave_as_keeper_of_another();
@@ -157,7 +158,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(never)]
     fn release_write_slow(&self, fair: bool) {
         P::about_to_write(&self.count); // who waits may have fetched the line
-        if self.release_alone() || self.leave_kept_slow(0) {
+        if self.release_at_once(WRITER, fair) || self.leave_kept_slow(0) {
             return;
         }
         let (count, alone) = (self.count(), Count(WRITER));
@@ -168,17 +169,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if count != alone || !self.exchange(alone, self.left_behind(), Release) {
             self.release_part(count, part, fair);
         }
-    }
-
-    /// The last steps of that, as one, in a world that can: for a writer that did not come by
-    /// a reservation, and that nobody waits for.
-    #[inline(always)]
-    fn release_alone(&self) -> bool {
-        let me = P::number();
-        let mine = [WRITER, me << OWNER_SHIFT];
-        let left = || [self.left_behind().0, self.owner_left_behind()];
-        // (R1) as above.
-        me != 0 && P::replace_pair([&self.count, &self.owner], mine, left) == Some(mine)
     }
 
     /// Releases the lock. With `fair`, who is let in next is the first waiter.
@@ -195,7 +185,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     fn release_part(&self, count: Count, part: u32, fair: bool) {
         let after = Count(count.0 - part);
-        let skip = Self::may_skip(after) && !fair && !C::TRIES_GATE && !self.rest().is_fenced();
+        let skip = self.skips(after, fair);
         let after = if skip { self.kept(after) } else { after };
         // (R1) Release pairs with the Acquire of who takes it next.
         if count.has(WAITERS) && !skip || !self.exchange(count, after, Release) {
@@ -259,7 +249,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Whether the waiters may be left to who promised to come: the lock is
     /// free for it to take, and not to be handed to another.
-    fn may_skip(after: Count) -> bool {
+    pub(super) fn may_skip(after: Count) -> bool {
         after.is_free() && after.has(SPINNER) && !after.has(HANDOFF)
     }
 

@@ -86,19 +86,45 @@ fn who_is_to_come_again() {
     }
 }
 
+fn try_once(shared: &Shared) {
+    if shared.lock.try_write() {
+        shared.work();
+        shared.unlock_write();
+    }
+}
+
 /// A writer takes a lock with a fenced bias if it finds no reader, and else leaves it so.
 #[test]
 fn a_writer_that_tries() {
-    fn try_once(shared: &Shared) {
-        if shared.lock.try_write() {
-            shared.work();
-            shared.unlock_write();
-        }
-    }
     let explorer = Explorer::new().biasing();
     for explorer in [explorer.executions(MOST), explorer.whims(1).pct(1, 3, MANY)] {
         explore("rwsem, fenced, try", &explorer, &FENCED, || {
             tasks(&[(0, read_again), (0, try_once)]);
+        });
+    }
+}
+
+/// Another comes to wait meanwhile: then it cannot be left so.
+#[test]
+fn a_writer_that_tries_before_another() {
+    for changes in 1..=4 {
+        let explorer = Explorer::new().biasing().whims(3).pct(1, changes, MANY);
+        let events = [Event::FencedBiasRevoked, Event::Parked];
+        explore("rwsem, fenced, tries", &explorer, &events, || {
+            tasks(&[(0, read_again), (0, try_once), (3, Shared::write)]);
+        });
+    }
+}
+
+/// A reader in a slot is counted, and another that was counted leaves: the count is as
+/// before, and the slot is not.
+#[test]
+fn a_counted_reader_leaves() {
+    for changes in 2..=4 {
+        let explorer = Explorer::new().biasing().whims(3).pct(1, changes, MANY);
+        explore("rwsem, as many readers", &explorer, &FENCED, || {
+            let others: [(u32, Work); 2] = [(1, read_again), (3, Shared::write)];
+            behind_one((0, take_to_read), &[Step::UnlockRead], &others);
         });
     }
 }

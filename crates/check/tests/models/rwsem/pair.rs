@@ -1,0 +1,76 @@
+//! Releases that replace both words at once.
+
+use super::*;
+
+/// A writer or a reader leaves a lock that another wants, who takes it, sleeps or frees it.
+#[test]
+fn released_at_once() {
+    let explorer = Explorer::new().whims(1).pairing().executions(MOST);
+    for other in [Shared::write, Shared::read as Work, Shared::upgrade] {
+        let most = explorer.whims(3).pct(1, 2, MANY);
+        for (explorer, event) in [(explorer, Event::SpinAcquired), (most, Event::Parked)] {
+            explore("rwsem, at once", &explorer, &[event], move || {
+                tasks(&[(3, Shared::write), (3, other)]);
+            });
+        }
+    }
+    explore("rwsem, at once, freed", &explorer, &[], || {
+        freed::<Lockless>(1, write_and_free, read_and_free);
+    });
+}
+
+/// Who leaves has nobody to wake, for somebody has promised to come.
+#[test]
+fn released_to_a_promise() {
+    let events = [Event::WakeSkipped, Event::Parked];
+    let takes: [(Work, &[Step]); 2] = [
+        (take_to_write, &[Step::UnlockWrite]),
+        (take_to_read, &[Step::UnlockRead]),
+    ];
+    for (take, steps) in takes {
+        for sleeper in [Shared::write, Shared::read as Work] {
+            for changes in 1..=3 {
+                let explorer = Explorer::new().whims(3).always_running().pairing();
+                let explorer = explorer.pct(1, changes, MANY);
+                explore("rwsem, at once, a promise", &explorer, &events, move || {
+                    behind(take, steps, &[(4, Shared::write), (1, sleeper)]);
+                });
+            }
+        }
+    }
+}
+
+/// Readers leave each other's company, and a writer comes.
+#[test]
+fn readers_leave_at_once() {
+    for changes in 1..=3 {
+        let explorer = Explorer::new().whims(2).pairing().pct(1, changes, MANY);
+        let events = [Event::Parked, Event::WokeFirst];
+        explore("rwsem, readers at once", &explorer, &events, || {
+            tasks::<Lockless>(&[(2, Shared::read), (2, Shared::read), (2, Shared::write)]);
+        });
+        explore(
+            "rwsem, upgrade at once",
+            &explorer,
+            &[Event::Upgraded],
+            || {
+                tasks::<Lockless>(&[(1, Shared::upgrade), (2, Shared::read), (2, Shared::read)]);
+            },
+        );
+    }
+}
+
+/// Beside reservations and biases, by which a lock is left in other ways.
+#[test]
+fn of_all_kinds_at_once() {
+    let explorer = Explorer::new().whims(4).pairing();
+    for explorer in [explorer, explorer.keeping(), explorer.polling()] {
+        for rotate in 0..9 {
+            let explorer = explorer.pct(rotate, 3, 600);
+            explore("rwsem, all kinds at once", &explorer, &[], move || {
+                let shared = of_all_kinds(rotate as usize);
+                afterwards(move || assert!(!shared.lock.is_locked()));
+            });
+        }
+    }
+}
