@@ -189,6 +189,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// have ended.
     fn each_task(show: impl FnMut(&'static TaskRecord<Self>));
 
+    /// The same, but perhaps not of those that ended when they did not [`TaskRecord::reads`].
+    fn each_reader(show: impl FnMut(&'static TaskRecord<Self>)) {
+        Self::each_task(show);
+    }
+
     /// Whether `task` is on a CPU. A hint: it may be wrong and it may be late.
     /// It is called by spinners at every look, so a world rations what costs.
     fn running(task: TaskId) -> Running;

@@ -92,6 +92,9 @@ impl<N: Numbers> Platform for Threads<N> {
     fn each_task(show: impl FnMut(&'static TaskRecord<Self>)) {
         tasks::records().map(N::locks).for_each(show);
     }
+    fn each_reader(show: impl FnMut(&'static TaskRecord<Self>)) {
+        tasks::living().map(N::locks).for_each(show);
+    }
     fn running(task: TaskId) -> Running {
         spin::running(N::dense(task), N::hurries())
     }

@@ -59,6 +59,9 @@ static FRESH: AtomicU32 = AtomicU32::new(FIRST);
 /// The free numbers: the first in the low half, a count of changes above, so
 /// that a list that changed and changed back is not taken for the same.
 static FREE: AtomicU64 = AtomicU64::new(0);
+/// The first numbers whose record is a thread's, or was when that ended as a reader: a bit
+/// each. Of others nobody knows.
+static LIVING: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 /// Whether this process is a fork's child, in which some tasks are gone.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -253,10 +256,47 @@ pub fn is_fork() -> bool {
 
 /// The records of all numbers that were ever given out.
 pub fn records() -> impl Iterator<Item = &'static Record> {
-    (FIRST..FRESH.load(Relaxed))
+    records_from(FIRST)
+}
+
+fn records_from(first: u32) -> impl Iterator<Item = &'static Record> {
+    (first..FRESH.load(Relaxed))
         .filter_map(TaskId::new)
         .filter(|&task| !TABLE[chunk_of(task)].load(Acquire).is_null()) // (T1)
         .map(record)
+}
+
+/// The records of all threads that live, or ended as readers.
+pub fn living() -> impl Iterator<Item = &'static Record> {
+    let known = FIRST + LIVING.len() as u32 * u64::BITS;
+    (FIRST..FRESH.load(Relaxed).min(known))
+        .step_by(u64::BITS as usize)
+        .zip(&LIVING)
+        // (L1), (L2), (T1)
+        .flat_map(|(first, bits)| Bits(bits.load(Acquire)).map(move |bit| first + bit))
+        .filter_map(TaskId::new)
+        .map(record)
+        .chain(records_from(known))
+}
+
+/// The numbers of the bits that are set.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let bit = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (bit < u64::BITS).then_some(bit)
+    }
+}
+
+/// Where it is said that the record is a thread's: a word and its bit.
+fn living_bit(task: TaskId) -> Option<(&'static AtomicU64, u64)> {
+    let index = task.number() - FIRST;
+    let word = LIVING.get((index / u64::BITS) as usize)?;
+    Some((word, 1 << (index % u64::BITS)))
 }
 
 #[inline(always)]
@@ -278,6 +318,11 @@ fn register() -> TaskId {
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
     record.tid.store(asked_tid(), Relaxed); // a hint to others
+    if let Some((word, bit)) = living_bit(me) {
+        // (L1) A lock's fence, or the test of a `store_if`, comes behind this: who fences or
+        // quiesces before it looks for readers sees it. (T1) Release: there is a record.
+        word.fetch_or(bit, Release);
+    }
     own().me.set(me.number());
     own().record.set(Some(record));
     begin_to_keep();
@@ -423,6 +468,13 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
         keeper().begin(false); // what was reserved for `me` is the next one's
         record(me).tid.store(0, Relaxed); // a hint
         record(me).whereabouts.end();
+        if let Some((word, bit)) = living_bit(me)
+            && !record(me).locks.reads()
+            && !record(me).pi_locks.reads()
+        {
+            // (L2) Release pairs with the Acquire of who looks for readers: I have left.
+            word.fetch_and(!bit, Release);
+        }
         release(me);
     }
 }

@@ -557,6 +557,25 @@ fn a_forgotten_reader_of_another_lock_keeps_nobody_out() {
     }
 }
 
+/// Threads come and go, and one of them has gone without its guard.
+#[test]
+fn a_thread_that_ended_may_still_read() {
+    for round in 0..100 {
+        let lock = &RwLock::new(());
+        thread::scope(|scope| {
+            let reads = || {
+                read_often(lock);
+                std::mem::forget(lock.read());
+            };
+            scope.spawn(reads).join().unwrap();
+            assert!(lock.try_write().is_none(), "round {round}");
+            // Its record is another's now, or that of nobody.
+            scope.spawn(|| read_often(lock)).join().unwrap();
+            assert!(lock.try_write().is_none(), "round {round}");
+        });
+    }
+}
+
 /// More of them than a task has slots, and out of order.
 #[test]
 fn one_thread_reads_many_locks_at_a_time() {

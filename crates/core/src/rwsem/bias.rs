@@ -66,7 +66,7 @@ use core::ptr;
 use super::{Count, OF_WAITERS, OVERFLOW, READER, RawRwLock, WakeCheck};
 use crate::{
     osq,
-    platform::{Event, Ordering::*, Platform, Word},
+    platform::{Event, Ordering::*, Platform, TaskRecord, Word},
 };
 
 /// States of the mark above the readers, which goes round by steps.
@@ -138,6 +138,14 @@ pub(crate) struct Slots<P: Platform> {
     others: P::U32,
     /// Who is about to exchange a slot.
     visitors: P::U32,
+}
+
+impl<P: Platform> TaskRecord<P> {
+    /// Whether the task says that it reads a lock. The task itself asks.
+    pub fn reads(&self) -> bool {
+        let names = |slot: &Slot<P>| slot.lock.load(Relaxed) != 0; // its task's own
+        self.slots.slots.iter().any(names)
+    }
 }
 
 impl<P: Platform> Slots<P> {
@@ -326,7 +334,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Frees the slots that name a lock that was here before.
     fn wipe(&self) {
         let name = self.name();
-        P::each_task(|task| {
+        P::each_reader(|task| {
             task.slots.visit(name, |word| {
                 word.compare_exchange(name.lock, 0, Relaxed, Relaxed).ok(); // nobody's
             });
@@ -354,7 +362,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Counts the readers that are in by slots: no more come.
     pub(super) fn count_slots(&self) {
         let name = self.name();
-        P::each_task(|task| task.slots.visit(name, |word| self.count_in(word, name)));
+        P::each_reader(|task| task.slots.visit(name, |word| self.count_in(word, name)));
     }
 
     /// Counts a reader that has said in a slot that it reads, unless it has left.
@@ -379,7 +387,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[cold]
     pub(super) fn is_read_by_slot(&self) -> bool {
         let (name, mut is_read) = (self.name(), false);
-        P::each_task(|task| task.slots.visit(name, |_| is_read = true));
+        P::each_reader(|task| task.slots.visit(name, |_| is_read = true));
         is_read
     }
 
@@ -389,7 +397,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[cold]
     pub(super) fn leave_by_slot_of_another(&self) -> bool {
         let (name, mut left) = (self.name(), false);
-        P::each_task(|task| {
+        P::each_reader(|task| {
             task.slots.visit(name, |word| {
                 // (B2) as its own task's
                 left = left

@@ -238,7 +238,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// to count them. Returns whether they have left.
     fn await_slots(&self, looks: u32) -> bool {
         let (name, mut left) = (self.name(), true);
-        P::each_task(|task| {
+        P::each_reader(|task| {
             for slot in &task.slots.slots {
                 // (B2) Acquire: what a reader did that has left.
                 if slot.lock.load(Acquire) == name.lock {
