@@ -184,7 +184,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Takes the lock as the writer if its readers leave until so many looks. Returns whether it
-    /// did; if not, they have it as before.
+    /// did; if not, they have it as before, counted if there was more than one look.
     #[cold]
     fn take_fenced(&self, count: Count, looks: u32) -> bool {
         if count.has(UPGRADABLE) {

@@ -64,7 +64,12 @@ fn readers_leave_at_once() {
 #[test]
 fn of_all_kinds_at_once() {
     let explorer = Explorer::new().whims(4).pairing();
-    for explorer in [explorer, explorer.keeping(), explorer.polling()] {
+    for explorer in [
+        explorer,
+        explorer.keeping(),
+        explorer.biasing(),
+        explorer.polling(),
+    ] {
         for rotate in 0..9 {
             let explorer = explorer.pct(rotate, 3, 600);
             explore("rwsem, all kinds at once", &explorer, &[], move || {
