@@ -116,7 +116,7 @@ const SPINS: u32 = 4;
 
 /// How long a spinner lets an overdue first waiter run, in microseconds, before it takes
 /// a place in the queue: some switches of threads.
-const EXCHANGE_MICROS: u32 = 100;
+pub(crate) const EXCHANGE_MICROS: u32 = 100;
 
 /// How long the first waiter sleeps at a time while the mutex has `BOOST`, in
 /// nanoseconds: an unlock then has no step that is one with a test of the front.

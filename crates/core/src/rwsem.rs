@@ -191,7 +191,7 @@ impl WakeCheck for Lockless {
 }
 
 /// A task as a waiter; the fields belong to the holder of the queue's gate, but
-/// for `granted`, and `chain` in the hands of who tells.
+/// for `granted`, `chain` in the hands of who tells, and `found`, its own.
 pub(crate) struct Node<P: Platform> {
     /// A [`Kind`], or 0 when the task is not in the queue.
     kind: P::U32,
@@ -201,6 +201,8 @@ pub(crate) struct Node<P: Platform> {
     granted: P::U32,
     /// Whether it is not to be told again to come again.
     insists: P::U32,
+    /// The count that it found at a release in one step.
+    found: P::U32,
 }
 
 /// What `Node::granted` says: it has the lock.
@@ -217,6 +219,7 @@ impl<P: Platform> Node<P> {
             chain: P::U32::ZERO,
             granted: P::U32::ZERO,
             insists: P::U32::ZERO,
+            found: P::U32::ZERO,
         }
     }
 

@@ -1,33 +1,32 @@
-//! A release in one step, in a world that has it ([`Platform::replace_pair`]): for a writer or a
-//! counted reader that did not come by a reservation, and that has nobody to wake.
+//! A writer's release in one step, in a world that has it ([`Platform::replace_pair`]), where
+//! it did not come by a reservation and has nobody to wake.
 //!
 //! It replaces the count and the owner word if they are as they would be read, and so is one of
 //! the releases of `wake.rs` in which nobody comes in between.
 
-use super::{Count, OWNER_SHIFT, READERS, RawRwLock, UPGRADABLE, WAITERS, WRITER, WakeCheck};
+use super::{Count, OWNER_SHIFT, RawRwLock, UPGRADABLE, WAITERS, WRITER, WakeCheck};
 use crate::{
     osq,
-    platform::{Event, Platform},
+    platform::{Event, Ordering::*, Platform, Word},
 };
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
-    /// Releases the lock for the writer, whose part of the count is [`WRITER`], or for a
-    /// reader. Returns whether it did.
+    /// Releases the lock for the writer. Returns whether it did.
     #[inline(always)]
-    pub(super) fn release_at_once(&self, part: u32, fair: bool) -> bool {
-        let owner = match part {
-            WRITER => P::number() << OWNER_SHIFT,
-            _ => READERS,
-        };
+    pub(super) fn release_write_at_once(&self, fair: bool) -> bool {
+        let owner = P::number() << OWNER_SHIFT;
         if owner == 0 {
             return false;
         }
-        let mut count = Count(part); // mostly so: to look would fetch the line once more
+        // The count is most likely as at the last release: to look would have the release wait
+        // for its line, and what follows depend on what is there.
+        let last = &P::mine().rwsem.found;
+        let mut count = Count(last.load(Relaxed)); // its task's own
+        if !self.may_leave(count, fair) {
+            count = Count(WRITER);
+        }
         loop {
-            let left = || match part {
-                WRITER => [self.left_by(count, part).0, self.owner_left_behind()],
-                _ => [self.left_by(count, part).0, READERS],
-            };
+            let left = || [self.left_by(count).0, self.owner_left_behind()];
             // (R1) Release pairs with the Acquire of who takes it next.
             match P::replace_pair([&self.count, &self.owner], [count.0, owner], left) {
                 Some(found) if found == [count.0, owner] => {
@@ -36,38 +35,29 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                     }
                     return true;
                 }
-                Some([now, found]) if found == owner && self.may_leave(Count(now), part, fair) => {
+                Some([now, found]) if found == owner && self.may_leave(Count(now), fair) => {
                     count = Count(now);
+                    last.store(now, Relaxed); // its task's own
                 }
                 _ => return false,
             }
         }
     }
 
-    /// Whether nobody has to be seen to, if who has this part of the count leaves.
+    /// Whether nobody has to be seen to, if the writer leaves.
     #[inline(always)]
-    fn may_leave(&self, count: Count, part: u32, fair: bool) -> bool {
-        let is_plain = count.state() == 0 && !count.has(UPGRADABLE);
-        let is_in = match part {
-            WRITER => count.has(WRITER),
-            _ => !count.has(WRITER) && count.readers() > 0,
-        };
-        is_plain && is_in && {
-            let after = Count(count.0 - part);
-            match count.has(WAITERS) {
-                true => self.skips(after, fair),
-                false => after.0 == 0 || !self.rest().is_fenced(),
-            }
-        }
+    fn may_leave(&self, count: Count, fair: bool) -> bool {
+        let is_plain = count.state() == 0 && !count.has(UPGRADABLE) && count.has(WRITER);
+        let after = Count(count.0 & !WRITER);
+        is_plain && (!count.has(WAITERS) || self.skips(after, fair))
     }
 
     /// What the count is then.
     #[inline(always)]
-    fn left_by(&self, count: Count, part: u32) -> Count {
-        match Count(count.0 - part) {
+    fn left_by(&self, count: Count) -> Count {
+        match Count(count.0 - WRITER) {
             Count(0) => self.left_behind(),
-            after if after.has(WAITERS) => self.kept(after),
-            after => after,
+            after => self.kept(after),
         }
     }
 

@@ -41,7 +41,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn read_counted(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
-        self.fast_count(count, kind) || self.contend(kind, deadline)
+        self.fast_from(count, kind) || self.contend(kind, deadline)
     }
 
     /// Takes the lock as a reader at the first try.
@@ -51,27 +51,26 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.fast_slot(count)
             || self.retake(count, READERS)
             || count.is_fenced() && self.enter_fenced()
-            || self.fast_count(count, kind)
+            || self.fast_from(count, kind)
     }
 
     /// Takes the lock as the writer at the first try.
     #[inline(always)]
     pub(super) fn fast_write(&self) -> bool {
         match self.count() {
-            Count(0) => self.fast_alone(Kind::Write),
+            Count(0) => self.fast_write_alone(),
             count => self.fast_from(count, Kind::Write),
         }
     }
 
-    /// Takes the lock, which nobody has or waits for. What the exchange takes is known
-    /// beforehand: it need not wait for the look at the count.
+    /// Takes the lock as the writer, which nobody has or waits for. What the exchange takes is
+    /// known beforehand: it need not wait for the look at the count.
     #[inline(always)]
-    fn fast_alone(&self, kind: Kind) -> bool {
-        let free = Count(0);
+    fn fast_write_alone(&self) -> bool {
         // (R1) Acquire pairs with the Release of those that left before.
-        let took = self.exchange(free, free.entered(kind), Acquire);
+        let took = self.exchange(Count(0), Count(WRITER), Acquire);
         if took {
-            self.own(kind, free);
+            self.own(Kind::Write, Count(0));
         }
         took
     }
@@ -82,16 +81,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         count.is_biased() && self.enter_by_slot(count)
     }
 
-    /// Takes the lock as a reader at the first try, and is counted.
-    #[inline(always)]
-    fn fast_count(&self, count: Count, kind: Kind) -> bool {
-        match count {
-            Count(0) => self.fast_alone(kind),
-            count => self.fast_from(count, kind),
-        }
-    }
-
-    /// Takes the lock at the first try; as a reader, when nobody waits.
+    /// Takes the lock at the first try; as a reader, when nobody waits, or somebody looks after
+    /// those that do. Whether others read it makes no difference to what is done: nobody could
+    /// predict that.
     #[inline(always)]
     fn fast_from(&self, count: Count, kind: Kind) -> bool {
         let Some(taken) = count.taken(kind) else {
@@ -190,7 +182,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         match kind {
             Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
             // Not stored again and again: the release would wait for that.
-            _ if before.readers() == 0 && self.owner.load(Relaxed) != READERS => {
+            _ if self.owner.load(Relaxed) != READERS && before.readers() == 0 => {
                 self.owner.store(READERS, Relaxed); // a hint
             }
             _ => {}

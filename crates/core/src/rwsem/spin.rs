@@ -5,7 +5,7 @@ use super::{
     RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, fenced::DRAIN_LOOKS, keep::SEQUENCE,
 };
 use crate::{
-    mutex::Body,
+    mutex::{Body, EXCHANGE_MICROS},
     osq,
     platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Running, TaskId, Word},
 };
@@ -34,6 +34,8 @@ pub(super) enum Spun {
     Took,
     /// The writer is off its CPU.
     OwnerOff(TaskId),
+    /// The first waiter is awake and overdue, and may wait for the caller's CPU.
+    FirstOff(TaskId),
     /// It is time to queue up, or to sleep.
     Stop,
 }
@@ -99,33 +101,18 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         false
     }
 
-    /// Spins in line.
+    /// Spins in line; and where the owner is off its CPU, or an overdue first waiter may want
+    /// the caller's, lets others run outside it: a lead that is off its CPU has all go to sleep
+    /// that are in line. A promise stands meanwhile, or the next release would wake a sleeper.
+    /// Returns whether that took the lock; else no promise of the caller's is left.
     pub(super) fn spin(
         &self,
         me: TaskId,
         kind: Kind,
         look: Look,
         deadline: Option<Deadline>,
-    ) -> Spun {
-        let mut spun = self.spin_once(me, kind, look, deadline);
-        for _ in 1..SPINS {
-            let Spun::OwnerOff(owner) = spun else { break };
-            P::yield_to(owner);
-            spun = self.spin_once(me, kind, look, deadline);
-        }
-        spun
-    }
-
-    fn spin_once(&self, me: TaskId, kind: Kind, look: Look, deadline: Option<Deadline>) -> Spun {
-        if self.owner().is_nonspinnable() {
-            P::event(Event::SpinReaders);
-            return Spun::Stop;
-        }
-        P::spin_begin();
-        if !self.osq.lock() {
-            return Spun::Stop;
-        }
-        let spinner = Spinner {
+    ) -> bool {
+        let mut spinner = Spinner {
             me,
             kind,
             look,
@@ -134,11 +121,48 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             unknown_since: None,
             roused: None,
         };
-        let spun = self.compete(spinner, || false);
-        self.osq.unlock();
-        if spun == Spun::Took {
+        let took = self.spin_by(&mut spinner);
+        if took {
             P::event(Event::SpinAcquired);
         }
+        took || spinner.promised && self.keep_promise(kind)
+    }
+
+    fn spin_by(&self, spinner: &mut Spinner) -> bool {
+        let mut spins = SPINS;
+        let mut gives_way = None;
+        loop {
+            match self.spin_once(spinner) {
+                Spun::Took => return true,
+                Spun::OwnerOff(owner) if spins > 1 => {
+                    spins -= 1;
+                    P::yield_to(owner);
+                }
+                Spun::FirstOff(first) => {
+                    let since = *gives_way.get_or_insert_with(P::stamp);
+                    P::yield_to(first);
+                    if P::elapsed(since, EXCHANGE_MICROS) {
+                        P::event(Event::SpinGaveWay);
+                        return false;
+                    }
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    fn spin_once(&self, spinner: &mut Spinner) -> Spun {
+        if self.owner().is_nonspinnable() {
+            P::event(Event::SpinReaders);
+            return Spun::Stop;
+        }
+        P::spin_begin();
+        if !self.osq.lock() {
+            return Spun::Stop;
+        }
+        spinner.unknown_since = None;
+        let spun = self.compete(spinner, || false);
+        self.osq.unlock();
         spun
     }
 
@@ -152,7 +176,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     ) -> bool {
         let took = if self.queue.front().first() == Some(me) {
             P::spin_begin();
-            let spinner = Spinner {
+            let mut spinner = Spinner {
                 me,
                 kind: Kind::Write,
                 look: P::pace(HAND_OVER),
@@ -162,7 +186,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 roused: None,
             };
             let granted = || P::task(me).rwsem.granted.load(Relaxed) != 0; // `wait` acquires
-            self.compete(spinner, granted) == Spun::Took
+            self.compete(&mut spinner, granted) == Spun::Took
+                || spinner.promised && self.keep_promise(Kind::Write)
         } else {
             promised && self.keep_promise(Kind::Write)
         };
@@ -194,8 +219,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Spins until the lock was taken, or it is better to stop, or `also` says
-    /// so. No promise of the caller's is left.
-    fn compete(&self, mut spinner: Spinner, also: impl Fn() -> bool) -> Spun {
+    /// so. A promise of the caller's stands, unless it took the lock.
+    fn compete(&self, spinner: &mut Spinner, also: impl Fn() -> bool) -> Spun {
         loop {
             let (count, owner) = (self.count(), self.owner());
             if let Some(taken) = count.taken(spinner.kind) {
@@ -233,10 +258,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                     P::event(Event::WokeFirst);
                     P::unpark(first); // it asks for itself
                 }
-                P::yield_to(first); // it is awake, and may wait for my CPU
+                // Of a lock that had better stay with its owner, spinners had better sleep.
+                if !matches!(spinner.look, Look::Every(_)) {
+                    return Spun::FirstOff(first);
+                }
+                P::yield_to(first);
             }
             spinner.see(owner, P::stamp);
-            let give_up = self.watch(owner, count, &spinner, &also);
+            let give_up = self.watch(owner, count, spinner, &also);
             if give_up.is_none() && !also() {
                 continue;
             }
@@ -247,9 +276,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                         .compare_exchange(word, word | NONSPINNABLE, Relaxed, Relaxed) // a hint
                         .ok();
                 }
-            }
-            if spinner.promised && self.keep_promise(spinner.kind) {
-                return Spun::Took;
             }
             give_up.into_iter().for_each(P::event);
             return match owner.writer() {
@@ -274,10 +300,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 return false;
             // Relaxed: what counts is that it is still held.
             } else if self.exchange(count, count.without(SPINNER), Relaxed) {
-                if !count.has(WRITER) && !self.is_first_to_write() {
-                    self.pass_on(); // readers may have overtaken them by the promise
+                if count.has(WRITER) || self.is_first_to_write() {
+                    return false;
                 }
-                return false;
+                self.pass_on(); // readers may have overtaken them by the promise
+                // At the gate it may have slept through being woken: it looks again.
             }
         }
     }

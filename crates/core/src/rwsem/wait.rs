@@ -2,7 +2,7 @@
 
 use super::{
     AGAIN, Count, GRANTED_AND_MORE, HAND_OVER, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock,
-    SPINNER, WAITERS, WakeCheck, spin::Spun, wake::Wakes,
+    SPINNER, WAITERS, WakeCheck, wake::Wakes,
 };
 use crate::{
     osq,
@@ -70,7 +70,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     fn contend_slow(&self, kind: Kind, look: Look, deadline: Option<Deadline>) -> bool {
         let me = P::me();
         let spins = !matches!(kind, Kind::Upgradable | Kind::Upgrade);
-        let spun = spins && self.spin(me, kind, look, deadline) == Spun::Took;
+        let spun = spins && self.spin(me, kind, look, deadline);
         if spun || self.take_awake(kind) {
             return true;
         }

@@ -119,7 +119,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return;
         }
         P::about_to_write(&self.count); // who waits may have fetched the line
-        if !P::may_bias() && self.release_at_once(READER, fair) || self.leave_kept_slow(READERS) {
+        if !P::may_bias() && !fair && self.leave_counted() || self.leave_kept_slow(READERS) {
             return;
         }
         let count = self.count();
@@ -132,6 +132,31 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         // (R1) Release pairs with the Acquire of who takes it next.
         } else if !self.exchange(alone, self.left_behind(), Release) {
             self.release_counted(self.count(), fair);
+        }
+    }
+
+    /// Releases the lock for a reader that is counted, if it leaves nothing else behind and
+    /// has nobody to see to, whether or not others read. Returns whether it did.
+    #[inline(always)]
+    fn leave_counted(&self) -> bool {
+        if P::keeps(self.address()) || self.rest().is_fenced() {
+            return false;
+        }
+        loop {
+            let count = self.count();
+            let marks = (count.0 % READER) | count.state();
+            let promised = marks == WAITERS | SPINNER && !C::TRIES_GATE;
+            if marks != 0 && !promised || count.0 < READER {
+                return false;
+            }
+            let after = Count(count.0 - READER);
+            // (R1) Release pairs with the Acquire of who takes it next.
+            if self.exchange(count, after, Release) {
+                if promised && after.is_free() {
+                    P::event(Event::WakeSkipped);
+                }
+                return true;
+            }
         }
     }
 
@@ -158,13 +183,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(never)]
     fn release_write_slow(&self, fair: bool) {
         P::about_to_write(&self.count); // who waits may have fetched the line
-        if self.release_at_once(WRITER, fair) || self.leave_kept_slow(0) {
+        if self.release_write_at_once(fair) || self.leave_kept_slow(0) {
             return;
         }
         let (count, alone) = (self.count(), Count(WRITER));
         let part = self.part(Kind::Write, count);
         self.owner.store(self.owner_left_behind(), Relaxed); // a hint
-        // As in `fast_alone`.
+        // As in `fast_write_alone`.
         // (R1) Release pairs with the Acquire of who takes it next.
         if count != alone || !self.exchange(alone, self.left_behind(), Release) {
             self.release_part(count, part, fair);
@@ -186,9 +211,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     fn release_part(&self, count: Count, part: u32, fair: bool) {
         let after = Count(count.0 - part);
         let skip = self.skips(after, fair);
+        let owes = !skip && Self::concerns_waiters(after, part);
         let after = if skip { self.kept(after) } else { after };
         // (R1) Release pairs with the Acquire of who takes it next.
-        if count.has(WAITERS) && !skip || !self.exchange(count, after, Release) {
+        if owes || !self.exchange(count, after, Release) {
             self.release_slow(part, fair);
         } else if skip {
             P::event(Event::WakeSkipped);
