@@ -29,6 +29,8 @@ pub enum Lock {
     Condvar,
     /// The reader-writer semaphore
     Rwsem,
+    /// The reader-writer semaphore's biases and reservations
+    RwsemBias,
     /// The per-CPU reader-writer semaphore
     PercpuRwsem,
     /// The mutex with the kernel's priority inheritance
@@ -50,7 +52,7 @@ impl Lock {
             Lock::Gate => "gate::",
             Lock::WaitQueue => "wait_queue::",
             Lock::Condvar => "condvar::",
-            Lock::Rwsem => "rwsem::",
+            Lock::Rwsem | Lock::RwsemBias => "rwsem::",
             Lock::PercpuRwsem => "percpu::",
             Lock::Pimutex => "pimutex::",
             Lock::Rtmutex => "rtmutex::",
@@ -75,6 +77,7 @@ impl Lock {
                 "rwsem/wait.rs",
                 "rwsem/wake.rs",
             ],
+            Lock::RwsemBias => &["rwsem/bias.rs", "rwsem/fenced.rs", "rwsem/keep.rs"],
             Lock::PercpuRwsem => &["percpu_rwsem.rs", "percpu_rwsem/waiting.rs"],
             Lock::Rtmutex => &["rtmutex.rs"],
             Lock::Futex => &[

@@ -22,11 +22,14 @@ static LAST_EXECUTION: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static EXECUTION: Cell<u64> = const { Cell::new(0) };
+    /// Where what has a name in this execution lies, in the order of naming.
+    static NAMED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Starts an execution: everything that registered before is forgotten.
 pub(crate) fn begin_execution() {
     EXECUTION.set(LAST_EXECUTION.fetch_add(1, Relaxed) + 1);
+    NAMED.with_borrow_mut(Vec::clear);
 }
 
 /// Something that registers with the execution when it is first used in it, so
@@ -202,7 +205,15 @@ fn range<T>(object: &T) -> (usize, usize) {
 /// Names the words of `object` in timelines.
 pub fn name<T>(object: &T, name: &'static str) {
     let (start, end) = range(object);
+    NAMED.with_borrow_mut(|named| named.push(start));
     ask(Request::Name { start, end, name });
+}
+
+/// How many names were given before what lies there got one; 0 if it has none.
+pub(crate) fn number(address: usize) -> usize {
+    NAMED
+        .with_borrow(|named| named.iter().position(|&start| start == address))
+        .unwrap_or(0)
 }
 
 /// The values that word number `index` of `object`, which is made of words, has

@@ -11,7 +11,7 @@ use crate::{
     fiber::ask,
     memory::THREADS,
     op::{Answer, Call, Op, Question, Request, Update},
-    word::{CheckWord, decide, fence, history, wait},
+    word::{CheckWord, decide, fence, history, number, wait},
 };
 
 /// The world of the model checker. Its tasks are the threads of a model, in
@@ -153,9 +153,9 @@ impl Platform for Check {
         matches!(ask(Request::Biases), Answer::Bool(true))
     }
 
-    /// There is one lock with slots in a model.
-    fn name_of(_lock: usize) -> usize {
-        0
+    /// Locks differ in the highest bits alone: their slots say the same but for the region.
+    fn name_of(lock: usize) -> usize {
+        number(lock) << 33
     }
 
     fn spin_begin() {}

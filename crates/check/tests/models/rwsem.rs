@@ -5,6 +5,7 @@ mod keep;
 mod pair;
 mod promises;
 mod shared;
+mod slots;
 mod states;
 
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use std::rc::Rc;
 use lockyard_check::{Explorer, Wakes, afterwards, free, history, limit_whims, spawn};
 use lockyard_core::{
     Event,
-    Ordering::Relaxed,
+    Ordering::{Relaxed, Release},
     Word,
     rwsem::{Lockless, Trylock, WakeCheck},
 };

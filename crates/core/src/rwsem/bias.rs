@@ -48,7 +48,7 @@
 //! A slot may name a lock that was dropped or moved while a guard of it was forgotten.
 //! A lock that later lies there must not take it for a reader. Nor does it: only in
 //! `BIASED`, `REVOKING` and `DRAINING` can a slot name a reader that is not counted. So who
-//! leaves in another state, by a slot, has found a stale one; and `BIASING`, through which a
+//! leaves in another state (B4), by a slot, has found a stale one; and `BIASING`, through which a
 //! lock goes once, before it is first biased, wipes all of them.
 //!
 //! # The names of locks
@@ -59,7 +59,11 @@
 //!
 //! | task (B3) | visitor (B3) |
 //! |---|---|
-//! | `region`: another; fence; is there a visitor? then back | visitors + 1; fence; `region`: mine? then exchange `lock` |
+//! | `region`: another, Release; fence; is there a visitor? then back | visitors + 1; fence; `region`, Acquire: mine? then exchange `lock` |
+//! | | visitors - 1, Release (B5) |
+//!
+//! A visitor that has seen an old `lock` and finds another region there has learnt by that alone
+//! that the task has left its lock.
 
 use core::ptr;
 
@@ -175,7 +179,8 @@ impl<P: Platform> Slots<P> {
     /// Changes the region of a free slot, unless there is a visitor.
     fn rebind(&self, slot: &Slot<P>, region: u32) -> bool {
         let before = slot.region.load(Relaxed); // its task's own
-        slot.region.store(region, Relaxed); // (B3) by the fence
+        // (B3) by the fence, and Release: I have left the lock that the slot was used for.
+        slot.region.store(region, Release);
         P::fence();
         let alone = before == 0 || self.visitors.load(Relaxed) == 0; // (B3) by the fence
         if !alone {
@@ -202,10 +207,11 @@ impl<P: Platform> Slots<P> {
             }
             self.visitors.fetch_add(1, Relaxed); // (B3) by the fence
             P::fence();
-            if slot.region.load(Relaxed) == name.region {
+            // (B3) Acquire: who uses the slot for another lock has left mine.
+            if slot.region.load(Acquire) == name.region {
                 visitor(&slot.lock);
             }
-            // (B3) Release: the exchange is done.
+            // (B5) Release: the exchange is done.
             self.visitors.fetch_add(1u32.wrapping_neg(), Release);
         }
     }
@@ -283,7 +289,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return false;
         };
         mine.count_others(at, 1u32.wrapping_neg());
-        // (B2) Acquire: who revoked has told all that it counted.
+        // (B4) Acquire: who revoked has told all that it counted.
         let stands = Count(self.count.load(Acquire)).has_slots();
         let word = &mine.slots[at].lock;
         // (B2) Release: I have left; Acquire: I am counted.
@@ -402,7 +408,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 // (B2) as its own task's
                 left = left
                     || word
-                        .compare_exchange(name.lock, 0, Release, Relaxed)
+                        .compare_exchange(name.lock, 0, Release, Acquire)
                         .is_ok();
             });
         });

@@ -15,7 +15,8 @@
 //! counted meanwhile, it is a reader like others, and stays. The count acquires (R1).
 //!
 //! Its readers leave as those of any bias (B1). So a writer waits until it finds no slot that
-//! names the lock; and only where it is to count those that are in, it quiesces before.
+//! names the lock, and acquires what it finds there (B2), (F2); and only where it is to count
+//! those that are in, it quiesces before.
 //!
 //! A bias sheds its fence by an exchange of the count: some of its readers came by a fence
 //! then, so who revokes it quiesces and fences. It gets a fence by being revoked alone, for
@@ -243,8 +244,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 // (B2) Acquire: what a reader did that has left.
                 if slot.lock.load(Acquire) == name.lock {
                     let gone = |now| now != name.lock;
+                    // (F2) Acquire: likewise, of one that has left meanwhile.
                     let is_gone =
-                        P::spin_until(&slot.lock, Acquire, Look::Poll, looks, gone, || false); // (B2)
+                        P::spin_until(&slot.lock, Acquire, Look::Poll, looks, gone, || false);
                     left &= is_gone.is_some(); // of whichever region: who counts looks
                 }
             }

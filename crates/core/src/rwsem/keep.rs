@@ -26,7 +26,8 @@
 //!
 //! The part of a writer is that of the virtual writer; a reader's comes beside that, which
 //! then goes. What the keeper did happens before the release of the virtual writer: by
-//! (K1), or by (K2).
+//! (K1), or by (K2). A keeper that finds `BUSY` gone as it leaves looks at the count, and so
+//! acquires what it finds (K3).
 //!
 //! # Waiters
 //!
@@ -153,7 +154,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Lets the caller out, if it came by the reservation and is not in the count by now;
     /// who was recalled is.
     pub(super) fn leave_kept_slow(&self, how: u32) -> bool {
-        let owner = self.owner.load(Acquire); // (K2) I am in the count
+        let owner = self.owner.load(Acquire); // (K3) I am in the count
         if owner % SEQUENCE != Self::busy(how) {
             return false;
         }
@@ -173,7 +174,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// to end, and has got another number for that. Returns whether there was one.
     #[cold]
     pub(super) fn leave_as_keeper_of_another(&self) -> bool {
-        let owner = self.owner.load(Relaxed); // checked by the exchange
+        let owner = self.owner.load(Acquire); // (K3) the caller is in the count
         owner & (BUSY | READERS) == BUSY | READERS
             && self
                 .owner
@@ -197,7 +198,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Whether the keeper is in as a reader: a snapshot.
     #[inline]
     pub(super) fn is_read_by_keeper(&self) -> bool {
-        // (K2) Acquire: it may be the caller, and in the count by now.
+        // (K3) Acquire: it may be the caller, and in the count by now.
         self.owner.load(Acquire) & (BUSY | READERS) == BUSY | READERS
     }
 

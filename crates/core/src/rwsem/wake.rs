@@ -162,13 +162,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Releases the lock for a reader that has company, or is waited for.
     #[inline(never)]
-    fn release_counted(&self, count: Count, fair: bool) {
-        let uncounted = count.counted_readers() == 0;
-        let left = uncounted && count.has_slots() && self.leave_by_slot_of_another()
-            || uncounted && count.has_keeper() && self.leave_as_keeper_of_another();
-        if !left {
-            self.release_from(count, Kind::Read, fair);
+    fn release_counted(&self, mut count: Count, fair: bool) {
+        if count.counted_readers() == 0 {
+            if count.has_slots() && self.leave_by_slot_of_another()
+                || count.has_keeper() && self.leave_as_keeper_of_another()
+            {
+                return;
+            }
+            count = self.count(); // it may be in the count by now
         }
+        self.release_from(count, Kind::Read, fair);
     }
 
     /// Releases the lock for the writer.

@@ -239,3 +239,26 @@ fn a_forgotten_guard() {
         explore("rwsem, forgotten", &explorer, &FENCED, move || model(wait));
     }
 }
+
+/// A reader releases the lock as another task than it took it as, as a thread that ends may,
+/// while a writer revokes.
+#[test]
+fn a_reader_with_another_number() {
+    fn read_and_stay(shared: &Shared) {
+        read_again(shared);
+        shared.lock.read();
+        shared.payload.get();
+        shared.been.fetch_add(1, Release);
+    }
+    for changes in 1..=4 {
+        let explorer = Explorer::new().biasing().whims(2).pct(1, changes, MANY);
+        explore("rwsem, another number", &explorer, &FENCED, || {
+            let works: [(u32, Work); 3] = [
+                (1, read_and_stay),
+                (1, Shared::leave_for_another),
+                (2, Shared::write),
+            ];
+            tasks(&works);
+        });
+    }
+}

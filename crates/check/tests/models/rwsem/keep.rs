@@ -209,3 +209,31 @@ fn all_kinds() {
         }
     }
 }
+
+/// A keeper that reads releases the lock as another task than it took it as, as a thread that
+/// ends may, while another revokes.
+#[test]
+fn a_keeper_with_another_number() {
+    fn read_and_stay(shared: &Shared) {
+        write_and_read(shared);
+        shared.lock.read();
+        shared.payload.get();
+        shared.been.fetch_add(1, Release);
+    }
+    for changes in 1..=4 {
+        let explorer = Explorer::new().keeping().whims(2).pct(1, changes, MANY);
+        explore(
+            "rwsem, kept, another number",
+            &explorer,
+            &[Event::Revoked],
+            || {
+                let works: [(u32, Work); 3] = [
+                    (1, read_and_stay),
+                    (1, Shared::leave_for_another),
+                    (2, Shared::write),
+                ];
+                tasks(&works);
+            },
+        );
+    }
+}

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use lockyard_check::{Check, CheckWord, Tracked, afterwards, limit_whims, name, spawn};
 use lockyard_core::{
     FOREVER, Look,
-    Ordering::Relaxed,
+    Ordering::{Acquire, Relaxed},
     Platform, RawRwLock, TaskId, Word,
     rwsem::{Lockless, WakeCheck},
 };
@@ -231,6 +231,14 @@ impl<C: WakeCheck> Shared<C> {
         self.step(Step::DowngradeToUpgradable);
         self.step(Step::DowngradeUpgradable);
         assert_eq!(self.payload.get(), before);
+        self.unlock_read();
+    }
+
+    /// Releases the lock for a reader that took it as another task.
+    pub fn leave_for_another(&self) {
+        let done = |now| now > 0;
+        Check::spin_until(&self.been, Acquire, Look::Poll, FOREVER, done, || false);
+        self.payload.get();
         self.unlock_read();
     }
 
