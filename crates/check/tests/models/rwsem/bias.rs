@@ -262,3 +262,18 @@ fn a_reader_with_another_number() {
         });
     }
 }
+
+/// A reader is known to read, by a slot or in the count, while writers revoke.
+#[test]
+fn known_to_read() {
+    fn read_again(shared: &Shared) {
+        (0..3).for_each(|_| shared.read_knowingly());
+    }
+    for changes in 1..=3 {
+        for events in [&FENCED[..], &SHED] {
+            explore("rwsem, biased, known", &shedding(changes), events, || {
+                tasks(&[(2, read_again), (2, read_again), (2, Shared::write)]);
+            });
+        }
+    }
+}

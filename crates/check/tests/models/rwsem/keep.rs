@@ -237,3 +237,25 @@ fn a_keeper_with_another_number() {
         );
     }
 }
+
+/// A keeper is known to read, by the reservation or in the count, while another revokes.
+#[test]
+fn known_to_read() {
+    fn write_and_read(shared: &Shared) {
+        shared.write();
+        shared.read_knowingly();
+    }
+    for changes in 1..=4 {
+        for other in [Shared::write, write_and_read as Work] {
+            let explorer = Explorer::new().keeping().whims(2).pct(1, changes, MANY);
+            explore(
+                "rwsem, kept, known",
+                &explorer,
+                &[Event::Revoked],
+                move || {
+                    tasks(&[(2, write_and_read), (2, other)]);
+                },
+            );
+        }
+    }
+}

@@ -242,6 +242,13 @@ impl<C: WakeCheck> Shared<C> {
         self.unlock_read();
     }
 
+    /// Reads, and is known to, as who checks releases asks.
+    pub fn read_knowingly(&self) {
+        self.lock.read();
+        assert!(self.lock.may_be_read_by_me());
+        self.unlock_read();
+    }
+
     /// Waits until so many have been in.
     pub fn wait_for(&self, been: u32) {
         let done = |now| now >= been;
