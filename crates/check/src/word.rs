@@ -23,7 +23,7 @@ static LAST_EXECUTION: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     static EXECUTION: Cell<u64> = const { Cell::new(0) };
     /// Where what has a name in this execution lies, in the order of naming.
-    static NAMED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    static NAMED: RefCell<Vec<(usize, &'static str)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Starts an execution: everything that registered before is forgotten.
@@ -205,14 +205,17 @@ fn range<T>(object: &T) -> (usize, usize) {
 /// Names the words of `object` in timelines.
 pub fn name<T>(object: &T, name: &'static str) {
     let (start, end) = range(object);
-    NAMED.with_borrow_mut(|named| named.push(start));
+    NAMED.with_borrow_mut(|named| named.push((start, name)));
     ask(Request::Name { start, end, name });
 }
 
-/// How many names were given before what lies there got one; 0 if it has none.
+/// The number of the name of what lies there, the same for all of one name; 0 if it has none.
 pub(crate) fn number(address: usize) -> usize {
     NAMED
-        .with_borrow(|named| named.iter().position(|&start| start == address))
+        .with_borrow(|named| {
+            let &(_, name) = named.iter().find(|&&(start, _)| start == address)?;
+            named.iter().position(|&(_, other)| other == name)
+        })
         .unwrap_or(0)
 }
 

@@ -153,7 +153,8 @@ impl Platform for Check {
         matches!(ask(Request::Biases), Answer::Bool(true))
     }
 
-    /// Locks differ in the highest bits alone: their slots say the same but for the region.
+    /// Locks of one name lie where another did. Others differ in the highest bits alone: their
+    /// slots say the same but for the region.
     fn name_of(lock: usize) -> usize {
         number(lock) << 33
     }

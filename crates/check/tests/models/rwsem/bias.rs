@@ -215,8 +215,8 @@ fn freed_after_the_last_use() {
     }
 }
 
-/// A guard of a biased lock is forgotten, and a new lock lies where that one was: all
-/// locks of a model have one name.
+/// A guard of a biased lock is forgotten, and a new lock lies where that one was: the
+/// two have one name.
 #[test]
 fn a_forgotten_guard() {
     fn model(wait: Work) {
