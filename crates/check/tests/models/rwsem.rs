@@ -13,7 +13,7 @@ use std::rc::Rc;
 use lockyard_check::{Explorer, Wakes, afterwards, free, history, limit_whims, spawn};
 use lockyard_core::{
     Event,
-    Ordering::{Relaxed, Release},
+    Ordering::Relaxed,
     Word,
     rwsem::{Lockless, Trylock, WakeCheck},
 };

@@ -246,9 +246,7 @@ fn a_forgotten_guard() {
 fn a_reader_with_another_number() {
     fn read_and_stay(shared: &Shared) {
         read_again(shared);
-        shared.lock.read();
-        shared.payload.get();
-        shared.been.fetch_add(1, Release);
+        shared.read_for_another();
     }
     for changes in 1..=4 {
         let explorer = Explorer::new().biasing().whims(2).pct(1, changes, MANY);

@@ -216,9 +216,7 @@ fn all_kinds() {
 fn a_keeper_with_another_number() {
     fn read_and_stay(shared: &Shared) {
         write_and_read(shared);
-        shared.lock.read();
-        shared.payload.get();
-        shared.been.fetch_add(1, Release);
+        shared.read_for_another();
     }
     for changes in 1..=4 {
         let explorer = Explorer::new().keeping().whims(2).pct(1, changes, MANY);

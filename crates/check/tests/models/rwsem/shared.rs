@@ -5,7 +5,7 @@ use std::rc::Rc;
 use lockyard_check::{Check, CheckWord, Tracked, afterwards, limit_whims, name, spawn};
 use lockyard_core::{
     FOREVER, Look,
-    Ordering::{Acquire, Relaxed},
+    Ordering::{Acquire, Relaxed, Release},
     Platform, RawRwLock, TaskId, Word,
     rwsem::{Lockless, WakeCheck},
 };
@@ -232,6 +232,13 @@ impl<C: WakeCheck> Shared<C> {
         self.step(Step::DowngradeUpgradable);
         assert_eq!(self.payload.get(), before);
         self.unlock_read();
+    }
+
+    /// Takes the lock as a reader, for another task to release it.
+    pub fn read_for_another(&self) {
+        self.lock.read();
+        self.payload.get();
+        self.been.fetch_add(1, Release);
     }
 
     /// Releases the lock for a reader that took it as another task.
