@@ -209,11 +209,12 @@ pub fn name<T>(object: &T, name: &'static str) {
     ask(Request::Name { start, end, name });
 }
 
-/// The number of the name of what lies there, the same for all of one name; 0 if it has none.
+/// The number of the last name of what lies there, the same for all of one name; 0 if it has
+/// none.
 pub(crate) fn number(address: usize) -> usize {
     NAMED
         .with_borrow(|named| {
-            let &(_, name) = named.iter().find(|&&(start, _)| start == address)?;
+            let &(_, name) = named.iter().rfind(|&&(start, _)| start == address)?;
             named.iter().position(|&(_, other)| other == name)
         })
         .unwrap_or(0)

@@ -9,6 +9,7 @@ mod mutex;
 mod osq;
 mod percpu;
 mod pimutex;
+mod programs;
 mod rtmutex;
 mod rwsem;
 mod states;

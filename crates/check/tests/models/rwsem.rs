@@ -3,6 +3,7 @@
 mod bias;
 mod keep;
 mod pair;
+mod programs;
 mod promises;
 mod shared;
 mod slots;

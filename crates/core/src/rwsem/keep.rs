@@ -308,8 +308,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             READERS => (READER, READERS),
             _ => (WRITER, Self::busy(0) & !BUSY),
         };
-        // Relaxed: it has the lock before and after.
-        let real = count.is_kept() && self.exchange(count, count.unreserved(part), Relaxed);
+        // (R1) Release: who reads beside it acquires what it wrote by the reservation.
+        let real = count.is_kept() && self.exchange(count, count.unreserved(part), Release);
         if real {
             self.owner.store(owner, Relaxed); // a hint
         }

@@ -86,20 +86,13 @@ fn who_is_to_come_again() {
     }
 }
 
-fn try_once(shared: &Shared) {
-    if shared.lock.try_write() {
-        shared.work();
-        shared.unlock_write();
-    }
-}
-
 /// A writer takes a lock with a fenced bias if it finds no reader, and else leaves it so.
 #[test]
 fn a_writer_that_tries() {
     let explorer = Explorer::new().biasing();
     for explorer in [explorer.executions(MOST), explorer.whims(1).pct(1, 3, MANY)] {
         explore("rwsem, fenced, try", &explorer, &FENCED, || {
-            tasks(&[(0, read_again), (0, try_once)]);
+            tasks(&[(0, read_again), (0, Shared::write_at_once)]);
         });
     }
 }
@@ -111,7 +104,7 @@ fn a_writer_that_tries_before_another() {
         let explorer = Explorer::new().biasing().whims(3).pct(1, changes, MANY);
         let events = [Event::FencedBiasRevoked, Event::Parked];
         explore("rwsem, fenced, tries", &explorer, &events, || {
-            tasks(&[(0, read_again), (0, try_once), (3, Shared::write)]);
+            tasks(&[(0, read_again), (0, Shared::write_at_once), (3, Shared::write)]);
         });
     }
 }

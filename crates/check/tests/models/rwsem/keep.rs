@@ -7,6 +7,12 @@ fn write_twice(shared: &Shared) {
     shared.write();
 }
 
+/// The second write and the read are by the reservation.
+fn write_twice_and_read(shared: &Shared) {
+    write_twice(shared);
+    shared.read();
+}
+
 fn write_and_read(shared: &Shared) {
     shared.write();
     shared.read();
@@ -21,7 +27,8 @@ fn read_and_write(shared: &Shared) {
 /// revokes.
 #[test]
 fn a_keeper_and_another() {
-    let works: [(Work, Work); 4] = [
+    let works: [(Work, Work); 5] = [
+        (write_twice_and_read, Shared::read),
         (write_twice, Shared::write),
         (write_twice, Shared::read),
         (write_and_read, Shared::write),

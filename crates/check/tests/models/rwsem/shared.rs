@@ -147,6 +147,21 @@ impl<C: WakeCheck> Shared<C> {
         }
     }
 
+    /// Writes if nobody is in.
+    pub fn write_at_once(&self) {
+        if self.lock.try_write() {
+            self.work();
+            self.unlock_write();
+        }
+    }
+
+    pub fn read_at_once(&self) {
+        if self.lock.try_read() {
+            self.payload.get();
+            self.unlock_read();
+        }
+    }
+
     /// Reads until another has been in.
     pub fn read_until_another_has(&self) {
         self.lock.read();
@@ -174,6 +189,12 @@ impl<C: WakeCheck> Shared<C> {
         self.lock.read_recursive();
         self.payload.get();
         self.been.fetch_add(1, Relaxed);
+        self.unlock_read();
+    }
+
+    pub fn read_recursively(&self) {
+        self.lock.read_recursive();
+        self.payload.get();
         self.unlock_read();
     }
 

@@ -1,0 +1,78 @@
+//! Random programs: a few tasks that each do some of what there is to do with a lock, explored
+//! in some random way. They find what nobody thought of a model for; what they do find gets a
+//! model of its own.
+
+use std::rc::Rc;
+
+use fastrand::Rng;
+use lockyard_check::{Explorer, Wakes, afterwards, limit_whims, spawn};
+
+/// Executions of each program.
+const EXECUTIONS: u64 = 150;
+
+/// What a task does once with what a program shares.
+pub type Deed<S> = Rc<dyn Fn(&S)>;
+
+/// How the executions of a program are chosen, and what may happen in them.
+fn any_explorer(random: &mut Rng) -> Explorer {
+    let mut explorer = Explorer::new().whims(random.u32(..=4));
+    let ways: [fn(Explorer) -> Explorer; 6] = [
+        Explorer::biasing,
+        Explorer::keeping,
+        Explorer::polling,
+        Explorer::pairing,
+        Explorer::always_running,
+        |explorer| explorer.wakes(Wakes::Permissive(1)),
+    ];
+    for way in ways {
+        if random.bool() {
+            explorer = way(explorer);
+        }
+    }
+    match random.u32(..6) {
+        0 => explorer.random(random.u64(..), EXECUTIONS),
+        changes => explorer.pct(random.u64(..), changes, EXECUTIONS),
+    }
+}
+
+/// Explores the programs of these numbers: two to four tasks, of one to four deeds. `at_end`
+/// looks at what they leave behind.
+///
+/// # Panics
+/// When one fails: with its number.
+pub fn explore<S: 'static>(
+    name: &str,
+    numbers: std::ops::Range<u64>,
+    any_deed: impl Fn(&mut Rng) -> Deed<S>,
+    new: fn() -> Rc<S>,
+    at_end: fn(&S),
+) {
+    let (programs, mut executions) = (numbers.clone().count(), 0);
+    for number in numbers {
+        let mut random = Rng::with_seed(number);
+        let explorer = any_explorer(&mut random);
+        let tasks: Vec<(u32, Vec<Deed<S>>)> = (0..random.u32(2..=4))
+            .map(|_| {
+                let deeds = (0..random.u32(1..=4)).map(|_| any_deed(&mut random));
+                let deeds = deeds.collect();
+                (random.u32(..=4), deeds)
+            })
+            .collect();
+        let model = move || {
+            let shared = new();
+            for (most, deeds) in tasks.clone() {
+                let shared = Rc::clone(&shared);
+                spawn(move || {
+                    limit_whims(most);
+                    deeds.iter().for_each(|deed| deed(&shared));
+                });
+            }
+            afterwards(move || at_end(&shared));
+        };
+        let report = explorer
+            .check(model)
+            .unwrap_or_else(|failure| panic!("{name}, program {number}: {failure}"));
+        executions += report.executions;
+    }
+    println!("{name}: {programs} programs, {executions} executions");
+}
