@@ -5,7 +5,11 @@ use std::rc::Rc;
 use lockyard_check::{Check, CheckWord, Explorer, spawn};
 use lockyard_core::{Deadline, Event, FOREVER, Look, Ordering::Relaxed, Platform, Word};
 
-use crate::{DEADLINE, explore, guarded::Flag};
+use crate::{
+    DEADLINE, explore,
+    guarded::{Flag, Guarded},
+    programs::{self, Deed},
+};
 
 fn waiting(waiters: u32, deadline: Option<Deadline>, notify: impl Fn(&Flag) + 'static) {
     let flag = Flag::new();
@@ -143,4 +147,58 @@ fn notify_all() {
             });
         },
     );
+}
+
+/// What is done with the mutex, and with the condition variable. The first task raises the flag
+/// and notifies all, again and again: so whoever waits for it without a deadline is notified, or
+/// need not wait.
+fn any_deed(random: &mut fastrand::Rng, task: u32) -> Deed<Flag> {
+    let works = [
+        Guarded::lock_work_unlock,
+        Guarded::unlock_fairly,
+        Guarded::lock_in_time,
+        Guarded::lock_at_once,
+    ];
+    let work = works[random.usize(..works.len())];
+    let notify_all: fn(&Flag) = |flag| {
+        flag.condvar.notify_all();
+    };
+    match random.u32(..9) {
+        choice if task == 0 => Rc::new(move |flag| match choice {
+            0..3 => {
+                flag.raise();
+                notify_all(flag);
+            }
+            _ => {
+                flag.guarded.mutex.lock();
+                flag.guarded.payload.set(1);
+                notify_all(flag);
+                flag.guarded.unlock();
+                work(&flag.guarded);
+            }
+        }),
+        0..2 => Rc::new(|flag| flag.wait(None)),
+        2..4 => Rc::new(|flag| flag.wait(Some(DEADLINE))),
+        4 => Rc::new(|flag| {
+            flag.condvar.notify_one();
+        }),
+        5 => Rc::new(notify_all),
+        _ => Rc::new(move |flag| work(&flag.guarded)),
+    }
+}
+
+fn explore_programs(numbers: std::ops::Range<u64>) {
+    let at_end = |flag: &Flag| assert!(!flag.guarded.mutex.is_locked());
+    programs::explore("condvar", numbers, any_deed, Flag::new, at_end);
+}
+
+#[test]
+fn random_programs() {
+    explore_programs(0..200);
+}
+
+#[test]
+#[ignore = "100 times the programs of the test above"]
+fn random_programs_for_long() {
+    explore_programs(1_000..21_000);
 }

@@ -1,18 +1,13 @@
 //! Models of the futex. Those of words that processes share are in `shared`.
 
-#[path = "futex/alone.rs"]
 mod alone;
-#[path = "futex/borrowed.rs"]
 mod borrowed;
-#[path = "futex/growth.rs"]
 mod growth;
 mod harness;
 mod lookup;
-#[path = "futex/mapped.rs"]
 mod mapped;
-#[path = "futex/shared.rs"]
+mod programs;
 mod shared;
-#[path = "futex/signal.rs"]
 mod signal;
 
 use std::{cell::Cell, num::NonZeroU32, rc::Rc};

@@ -5,6 +5,8 @@ use std::rc::Rc;
 use lockyard_check::{Check, Tracked, name};
 use lockyard_core::{Condvar, Deadline, RawMutex};
 
+use crate::DEADLINE;
+
 /// A payload behind a mutex.
 pub struct Guarded {
     pub mutex: RawMutex<Check>,
@@ -35,6 +37,27 @@ impl Guarded {
         self.mutex.lock();
         self.work();
         self.unlock();
+    }
+
+    pub fn unlock_fairly(&self) {
+        self.mutex.lock();
+        self.work();
+        // SAFETY: locked above.
+        unsafe { self.mutex.unlock_fair() };
+    }
+
+    pub fn lock_in_time(&self) {
+        if self.mutex.lock_until(DEADLINE) {
+            self.work();
+            self.unlock();
+        }
+    }
+
+    pub fn lock_at_once(&self) {
+        if self.mutex.try_lock() {
+            self.work();
+            self.unlock();
+        }
     }
 }
 

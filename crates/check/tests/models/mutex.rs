@@ -136,7 +136,11 @@ fn three_tasks_that_poll() {
 
 /// Three tasks that lock, lock fairly, and give up, each two of these.
 pub fn of_all_kinds() -> Rc<Guarded> {
-    let kinds: [fn(&Guarded); 3] = [Guarded::lock_work_unlock, fair, until];
+    let kinds: [fn(&Guarded); 3] = [
+        Guarded::lock_work_unlock,
+        Guarded::unlock_fairly,
+        Guarded::lock_in_time,
+    ];
     let guarded = Guarded::new();
     for task in 0..3 {
         let guarded = Rc::clone(&guarded);
@@ -168,13 +172,6 @@ fn three_tasks_of_all_kinds() {
     }
 }
 
-fn fair(guarded: &Guarded) {
-    guarded.mutex.lock();
-    guarded.work();
-    // SAFETY: locked above.
-    unsafe { guarded.mutex.unlock_fair() };
-}
-
 #[test]
 fn handed_over() {
     explore(
@@ -182,24 +179,17 @@ fn handed_over() {
         &Explorer::new().whims(2),
         &[Event::HandedOff],
         || {
-            let guarded = tasks(&[2, 2], fair);
+            let guarded = tasks(&[2, 2], Guarded::unlock_fairly);
             afterwards(move || assert_eq!(guarded.payload.get(), 2));
         },
     );
-}
-
-fn until(guarded: &Guarded) {
-    if guarded.mutex.lock_until(DEADLINE) {
-        guarded.work();
-        guarded.unlock();
-    }
 }
 
 #[test]
 fn deadlines() {
     let explorer = Explorer::new().whims(1);
     explore("mutex, deadlines", &explorer, &[Event::Cancelled], || {
-        let guarded = tasks(&[1, 1], until);
+        let guarded = tasks(&[1, 1], Guarded::lock_in_time);
         afterwards(move || assert!(!guarded.mutex.is_locked()));
     });
 }
@@ -235,8 +225,8 @@ fn an_heir_that_times_out() {
             let guarded = Guarded::new();
             let other = guarded.clone();
             let last = Rc::clone(&guarded);
-            spawn(move || fair(&guarded));
-            spawn(move || until(&other));
+            spawn(move || guarded.unlock_fairly());
+            spawn(move || other.lock_in_time());
             afterwards(move || assert!(!last.mutex.is_locked()));
         },
     );
@@ -341,12 +331,7 @@ fn tried_while_kept() {
     let explorer = Explorer::new().whims(1).keeping();
     explore("mutex, tried, kept", &explorer, &[Event::Revoked], || {
         let guarded = tasks(&[1, 1], |guarded| {
-            for _ in 0..2 {
-                if guarded.mutex.try_lock() {
-                    guarded.work();
-                    guarded.unlock();
-                }
-            }
+            (0..2).for_each(|_| guarded.lock_at_once());
         });
         afterwards(move || assert!(!guarded.mutex.is_locked()));
     });

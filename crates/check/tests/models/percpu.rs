@@ -12,7 +12,7 @@ use lockyard_core::{
     percpu_rwsem::{Barging, Bounded, Grant, Handoff},
 };
 
-use crate::{DEADLINE, explore};
+use crate::{DEADLINE, explore, programs};
 
 /// A payload behind the lock.
 struct Shared<G> {
@@ -507,4 +507,38 @@ fn freed_after_the_last_use() {
     explore("percpu, freed by a writer", &EXPLORER, &events, || {
         freed::<Bounded>(write_and_free, write_and_free);
     });
+}
+
+fn random_programs_with<G: Grant>(numbers: std::ops::Range<u64>) {
+    let works: [Work<G>; 9] = [
+        Shared::read,
+        Shared::read_twice,
+        Shared::write,
+        Shared::write_twice,
+        Shared::write_fairly,
+        Shared::write_then_read,
+        Shared::read_until,
+        Shared::write_until,
+        Shared::try_both,
+    ];
+    let any_deed = |random: &mut fastrand::Rng, _| -> programs::Deed<Shared<G>> {
+        Rc::new(works[random.usize(..works.len())])
+    };
+    let at_end = |shared: &Shared<G>| assert!(!shared.lock.is_locked());
+    programs::explore("percpu", numbers, any_deed, Shared::new, at_end);
+}
+
+#[test]
+fn random_programs() {
+    random_programs_with::<Handoff>(0..50);
+    random_programs_with::<Barging>(50..100);
+    random_programs_with::<Bounded>(100..200);
+}
+
+#[test]
+#[ignore = "100 times the programs of the test above"]
+fn random_programs_for_long() {
+    random_programs_with::<Handoff>(1_000..6_000);
+    random_programs_with::<Barging>(6_000..11_000);
+    random_programs_with::<Bounded>(11_000..21_000);
 }

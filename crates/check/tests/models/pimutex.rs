@@ -1,6 +1,8 @@
 //! Models of the mutex for worlds whose kernel lends priorities. The checker's kernel
 //! fails an execution in which somebody else writes to a word that it has waiters for.
 
+mod programs;
+
 use std::rc::Rc;
 
 use lockyard_check::{
@@ -72,6 +74,13 @@ impl<S: Policy> Guarded<S> {
 
     fn until(&self) {
         if self.mutex.lock_until(DEADLINE) {
+            self.work();
+            self.unlock();
+        }
+    }
+
+    fn at_once(&self) {
+        if self.mutex.try_lock() {
             self.work();
             self.unlock();
         }

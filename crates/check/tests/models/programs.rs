@@ -10,6 +10,9 @@ use lockyard_check::{Explorer, Wakes, afterwards, limit_whims, spawn};
 /// Executions of each program.
 const EXECUTIONS: u64 = 150;
 
+/// The most tasks of a program.
+pub const TASKS: u32 = 4;
+
 /// What a task does once with what a program shares.
 pub type Deed<S> = Rc<dyn Fn(&S)>;
 
@@ -35,15 +38,16 @@ fn any_explorer(random: &mut Rng) -> Explorer {
     }
 }
 
-/// Explores the programs of these numbers: two to four tasks, of one to four deeds. `at_end`
-/// looks at what they leave behind.
+/// Explores the programs of these numbers: two to four tasks, of one to four deeds, which
+/// `any_deed` chooses, told the task's number from 0 on. `at_end` looks at what they leave
+/// behind.
 ///
 /// # Panics
 /// When one fails: with its number.
 pub fn explore<S: 'static>(
     name: &str,
     numbers: std::ops::Range<u64>,
-    any_deed: impl Fn(&mut Rng) -> Deed<S>,
+    any_deed: impl Fn(&mut Rng, u32) -> Deed<S>,
     new: fn() -> Rc<S>,
     at_end: fn(&S),
 ) {
@@ -51,10 +55,10 @@ pub fn explore<S: 'static>(
     for number in numbers {
         let mut random = Rng::with_seed(number);
         let explorer = any_explorer(&mut random);
-        let tasks: Vec<(u32, Vec<Deed<S>>)> = (0..random.u32(2..=4))
-            .map(|_| {
-                let deeds = (0..random.u32(1..=4)).map(|_| any_deed(&mut random));
-                let deeds = deeds.collect();
+        let tasks: Vec<(u32, Vec<Deed<S>>)> = (0..random.u32(2..=TASKS))
+            .map(|task| {
+                let deeds = 0..random.u32(1..=4);
+                let deeds = deeds.map(|_| any_deed(&mut random, task)).collect();
                 (random.u32(..=4), deeds)
             })
             .collect();

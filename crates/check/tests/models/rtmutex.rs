@@ -1,6 +1,9 @@
 //! Models of the real-time mutex: tasks that lock, wait and give up. Those of
 //! priorities and chains are in `inheritance`.
 
+mod inheritance;
+mod programs;
+
 use std::{cell::Cell, rc::Rc};
 
 use lockyard_check::{
@@ -15,9 +18,6 @@ use lockyard_core::{
 };
 
 use crate::{DEADLINE, explore};
-
-#[path = "rtmutex/inheritance.rs"]
-mod inheritance;
 
 /// How many executions of a model to explore that has too many.
 const MOST: u64 = 2_000;
@@ -62,6 +62,13 @@ impl<W: Policy> Guarded<W> {
 
     fn until(&self) {
         if self.lock.lock_until(DEADLINE) {
+            self.work();
+            self.unlock();
+        }
+    }
+
+    fn at_once(&self) {
+        if self.lock.try_lock() {
             self.work();
             self.unlock();
         }

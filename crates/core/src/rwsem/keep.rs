@@ -303,17 +303,21 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// The caller, who came by the reservation, becomes an owner like others, unless
     /// somebody revokes.
     fn own_for_real(&self, how: u32) -> bool {
-        let count = self.count();
         let (part, owner) = match how {
             READERS => (READER, READERS),
             _ => (WRITER, Self::busy(0) & !BUSY),
         };
-        // (R1) Release: who reads beside it acquires what it wrote by the reservation.
-        let real = count.is_kept() && self.exchange(count, count.unreserved(part), Release);
-        if real {
-            self.owner.store(owner, Relaxed); // a hint
+        loop {
+            let count = self.count();
+            if !count.is_kept() {
+                return false;
+            }
+            // (R1) Release: who reads beside it acquires what it wrote by the reservation.
+            if self.exchange(count, count.unreserved(part), Release) {
+                self.owner.store(owner, Relaxed); // a hint
+                return true;
+            } // Who recalls it changes the count, too.
         }
-        real
     }
 
     /// The writer, if it came by the reservation, becomes one like others.

@@ -104,7 +104,11 @@ fn a_writer_that_tries_before_another() {
         let explorer = Explorer::new().biasing().whims(3).pct(1, changes, MANY);
         let events = [Event::FencedBiasRevoked, Event::Parked];
         explore("rwsem, fenced, tries", &explorer, &events, || {
-            tasks(&[(0, read_again), (0, Shared::write_at_once), (3, Shared::write)]);
+            tasks(&[
+                (0, read_again),
+                (0, Shared::write_at_once),
+                (3, Shared::write),
+            ]);
         });
     }
 }

@@ -135,7 +135,7 @@ fn who_gives_up() {
     }
 }
 
-/// A keeper becomes less than the writer, while others come.
+/// A keeper becomes less than the writer, while others come, and may recall the lock.
 #[test]
 fn a_keeper_that_downgrades() {
     fn write_and_downgrade(shared: &Shared) {
@@ -151,10 +151,12 @@ fn a_keeper_that_downgrades() {
         for other in others {
             for changes in 2..=3 {
                 let explorer = Explorer::new().keeping().whims(2).pct(1, changes, 1_000);
-                let events = [Event::Revoked];
-                explore("rwsem, kept, downgrade", &explorer, &events, move || {
-                    tasks(&[(2, keeper), (2, other)]);
-                });
+                for explorer in [explorer, explorer.polling()] {
+                    let events = [Event::Revoked];
+                    explore("rwsem, kept, downgrade", &explorer, &events, move || {
+                        tasks(&[(2, keeper), (2, other)]);
+                    });
+                }
             }
         }
     }

@@ -52,12 +52,12 @@ fn one(random: &mut Rng) -> Work {
     WORKS[random.usize(..WORKS.len())]
 }
 
-fn with_one(random: &mut Rng) -> Deed<Locks> {
+fn with_one(random: &mut Rng, _: u32) -> Deed<Locks> {
     let work = one(random);
     Rc::new(move |Locks([lock, _])| work(lock))
 }
 
-fn with_both(random: &mut Rng) -> Deed<Locks> {
+fn with_both(random: &mut Rng, _: u32) -> Deed<Locks> {
     let (work, at) = (one(random), random.usize(..2));
     let (take, step) = HOLDS[random.usize(..HOLDS.len())];
     match random.bool() {
