@@ -176,10 +176,12 @@ impl<'a, P: Priority> Walk<'a, P> {
         follows.then_some(Step::Follow)
     }
 
-    /// Whether the lock closes a circle.
+    /// Whether the lock closes a circle. Who only stands before one is told so if it asks: the
+    /// circle may be about to be opened, by one of those in it that is told, too.
     fn comes_back(&self, lock: &Inside<'_, P>) -> bool {
+        let asks = self.detect == Detect::Full;
         self.came
-            .is_some_and(|(first, who)| ptr::eq(lock.0, first) || lock.owner() == Some(who))
+            .is_some_and(|(first, who)| asks && ptr::eq(lock.0, first) || lock.owner() == Some(who))
     }
 }
 

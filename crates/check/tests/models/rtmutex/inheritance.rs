@@ -255,6 +255,29 @@ fn who_waits_for_itself_is_to_blame() {
     });
 }
 
+/// 3, which owns a, would wait for b, whose owner waits for a, and is told. 2 waits for b
+/// meanwhile, and lends its level round the circle, of which it is no part: it just waits.
+#[test]
+fn who_stands_before_a_circle_waits() {
+    for changes in 1..=3 {
+        let explorer = Explorer::new().pct(1, changes, MOST);
+        let events = [Event::DeadlockFound, Event::Parked];
+        explore("rtmutex, a bystander", &explorer, &events, || {
+            let chain = Chain::new();
+            set_level(task(2), 1);
+            chain.wait(4, 0);
+            go(0, &chain, |chain| {
+                start(&chain.0[1], 3, Start::Deadlock);
+                chain.unlock(4, 1);
+            });
+            go(0, &chain, |chain| {
+                chain.0[1].lock();
+                chain.unlock(2, 1);
+            });
+        });
+    }
+}
+
 /// 3, which owns a, would wait for b, whose owner waits for a: it does not, and what it
 /// lent meanwhile is taken back, as far as it was passed on. 7, which waits for b, gets
 /// another level at the same time, and passes on whatever is there.
