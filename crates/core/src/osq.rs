@@ -133,10 +133,10 @@ impl<P: Platform, W: Wait<P>> Osq<P, W> {
     /// Gives the lead to the next in line.
     pub fn unlock(&self) {
         let me = P::me();
-        // (A4) Release pairs with A1's Acquire: the lead before a newcomer's.
+        // (A4) Release pairs with A1's Acquire: the lead before a newcomer's. (A6) Acquire.
         if self
             .tail
-            .compare_exchange(me.number(), 0, Release, Relaxed)
+            .compare_exchange(me.number(), 0, AcqRel, Relaxed)
             .is_ok()
             || W::ALONE
         {
@@ -200,8 +200,10 @@ impl<P: Platform, W: Wait<P>> Osq<P, W> {
             if self.tail.load(Relaxed) == me.number()
                 && self
                     .tail
-                    // (A4) Release pairs with A1's Acquire, as in unlock.
-                    .compare_exchange(me.number(), TaskId::encode(back), Release, Relaxed)
+                    // (A4) Release pairs with A1's Acquire, as in unlock. (A6) Acquire pairs with
+                    // the Release here of who stood behind me: it has written to my `next`, and
+                    // then I shall again, for another queue.
+                    .compare_exchange(me.number(), TaskId::encode(back), AcqRel, Relaxed)
                     .is_ok()
             {
                 return None;

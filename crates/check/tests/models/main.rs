@@ -5,6 +5,7 @@ mod condvar;
 mod futex;
 mod gate;
 mod guarded;
+mod mixed;
 mod mutex;
 mod osq;
 mod percpu;

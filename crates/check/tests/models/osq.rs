@@ -1,6 +1,6 @@
 //! Models of the spin queue.
 
-use std::rc::Rc;
+use std::{ops::Range, rc::Rc};
 
 use lockyard_check::{
     Check, CheckWord, Explorer, Tracked, afterwards, history, limit_whims, name, spawn,
@@ -175,4 +175,33 @@ fn coming_back() {
             }
         },
     );
+}
+
+/// Tasks go from one queue to another with the same place, to which those have written who
+/// stood beside it in the first.
+#[test]
+fn from_one_queue_to_another() {
+    type Walker = (u32, u32, Range<usize>);
+    let walkers: [[Walker; 3]; 2] = [
+        [(1, 0, 0..2), (2, 1, 0..1), (3, 0, 1..2)],
+        [(1, 1, 0..2), (2, 1, 0..2), (3, 1, 0..2)],
+    ];
+    let explorers = [STOPPING, STOPPING.random(0, 20_000)];
+    for (walkers, explorer) in walkers.into_iter().zip(explorers) {
+        explore("osq, two queues", &explorer, &LEAVING[..3], move || {
+            let queues = Rc::new([Queue::new(), Queue::new()]);
+            for (task, most, which) in walkers.clone() {
+                let queues = Rc::clone(&queues);
+                spawn(move || {
+                    limit_whims(most);
+                    queues[which].iter().for_each(|queue| _ = queue.lead(task));
+                });
+            }
+            afterwards(move || {
+                for queue in &*queues {
+                    assert_eq!(history(&queue.osq, 0).last(), Some(&0), "it is empty");
+                }
+            });
+        });
+    }
 }

@@ -1,6 +1,6 @@
 //! Models of the per-CPU reader-writer semaphore.
 
-use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
+use std::{cell::RefCell, collections::BTreeSet, ops::Range, rc::Rc};
 
 use lockyard_check::{
     Check, CheckWord, Explorer, Tracked, Wakes, afterwards, free, history, limit_whims, name, spawn,
@@ -12,11 +12,14 @@ use lockyard_core::{
     percpu_rwsem::{Barging, Bounded, Grant, Handoff},
 };
 
-use crate::{DEADLINE, explore, programs};
+use crate::{
+    DEADLINE, explore,
+    programs::{self, Deed},
+};
 
 /// A payload behind the lock.
-struct Shared<G> {
-    lock: RawPercpuRwLock<Check, G>,
+pub struct Shared<G> {
+    pub lock: RawPercpuRwLock<Check, G>,
     payload: Tracked<u32>,
     /// How many sections there were, for who frees the lock.
     sections: CheckWord,
@@ -26,7 +29,7 @@ struct Shared<G> {
 type Work<G> = fn(&Shared<G>);
 
 impl<G: Grant> Shared<G> {
-    fn new() -> Rc<Self> {
+    pub fn new() -> Rc<Self> {
         let shared = Rc::new(Self {
             lock: RawPercpuRwLock::new(),
             payload: Tracked::new(0),
@@ -509,7 +512,8 @@ fn freed_after_the_last_use() {
     });
 }
 
-fn random_programs_with<G: Grant>(numbers: std::ops::Range<u64>) {
+/// One of all that takes the lock and leaves it.
+pub fn any_deed<G: Grant>(random: &mut fastrand::Rng, _: u32) -> Deed<Shared<G>> {
     let works: [Work<G>; 9] = [
         Shared::read,
         Shared::read_twice,
@@ -521,24 +525,25 @@ fn random_programs_with<G: Grant>(numbers: std::ops::Range<u64>) {
         Shared::write_until,
         Shared::try_both,
     ];
-    let any_deed = |random: &mut fastrand::Rng, _| -> programs::Deed<Shared<G>> {
-        Rc::new(works[random.usize(..works.len())])
-    };
+    Rc::new(works[random.usize(..works.len())])
+}
+
+fn explore_programs<G: Grant>(numbers: Range<u64>) {
     let at_end = |shared: &Shared<G>| assert!(!shared.lock.is_locked());
     programs::explore("percpu", numbers, any_deed, Shared::new, at_end);
 }
 
 #[test]
 fn random_programs() {
-    random_programs_with::<Handoff>(0..50);
-    random_programs_with::<Barging>(50..100);
-    random_programs_with::<Bounded>(100..200);
+    explore_programs::<Handoff>(0..50);
+    explore_programs::<Barging>(50..100);
+    explore_programs::<Bounded>(100..200);
 }
 
 #[test]
-#[ignore = "100 times the programs of the test above"]
+#[ignore = "20 times the programs of the test above"]
 fn random_programs_for_long() {
-    random_programs_with::<Handoff>(1_000..6_000);
-    random_programs_with::<Barging>(6_000..11_000);
-    random_programs_with::<Bounded>(11_000..21_000);
+    explore_programs::<Handoff>(1_000..2_000);
+    explore_programs::<Barging>(2_000..3_000);
+    explore_programs::<Bounded>(3_000..5_000);
 }

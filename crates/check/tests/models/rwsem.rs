@@ -3,9 +3,9 @@
 mod bias;
 mod keep;
 mod pair;
-mod programs;
+pub mod programs;
 mod promises;
-mod shared;
+pub mod shared;
 mod slots;
 mod states;
 

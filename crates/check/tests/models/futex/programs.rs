@@ -117,7 +117,7 @@ fn random_programs() {
 }
 
 #[test]
-#[ignore = "100 times the programs of the test above"]
+#[ignore = "20 times the programs of the test above"]
 fn random_programs_for_long() {
-    explore_programs(1_000..21_000);
+    explore_programs(1_000..5_000);
 }

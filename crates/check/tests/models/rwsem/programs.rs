@@ -48,7 +48,7 @@ const HOLDS: [(Work, Step); 3] = [
     (take_upgradably, Step::UnlockUpgradable),
 ];
 
-fn one(random: &mut Rng) -> Work {
+pub fn one(random: &mut Rng) -> Work {
     WORKS[random.usize(..WORKS.len())]
 }
 
@@ -85,7 +85,7 @@ fn random_programs() {
 }
 
 #[test]
-#[ignore = "200 times the programs of the test above"]
+#[ignore = "20 times the programs of the test above"]
 fn random_programs_for_long() {
-    explore_programs(100, 20_000);
+    explore_programs(100, 2_000);
 }
