@@ -19,8 +19,8 @@ pub const CORE: &str = "crates/core/src/";
 /// The file that says which files of models there are.
 const MODELS: &str = "crates/check/tests/models/main.rs";
 
-/// No model, but what several are made of.
-const COMMON: &str = "guarded";
+/// No models, but what several are made of.
+const COMMON: [&str; 2] = ["guarded", "programs"];
 
 /// A copy of the workspace, as it was when the copy was made.
 pub struct Tree {
@@ -99,7 +99,7 @@ impl Tree {
         let left = |line: &&str| {
             let file = line.strip_prefix("mod ");
             let file = file.and_then(|rest| rest.strip_suffix(';'));
-            file.is_none_or(|file| file == COMMON || files.contains(file))
+            file.is_none_or(|file| COMMON.contains(&file) || files.contains(file))
         };
         let mut text: String = self
             .models

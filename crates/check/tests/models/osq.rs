@@ -9,18 +9,16 @@ use lockyard_core::{Event, FOREVER, Look, Ordering::Relaxed, Platform, Word, osq
 
 use crate::explore;
 
-type Osq = osq::Osq<Check, osq::Event>;
-
-struct Queue {
-    osq: Osq,
+struct Queue<W = osq::Event> {
+    osq: osq::Osq<Check, W>,
     /// Who had the lead, in that order, as digits.
     leads: Tracked<u32>,
 }
 
-impl Queue {
+impl<W: osq::Wait<Check>> Queue<W> {
     fn new() -> Rc<Self> {
         let queue = Rc::new(Self {
-            osq: Osq::new(),
+            osq: osq::Osq::new(),
             leads: Tracked::new(0),
         });
         name(&queue.osq, "osq");
@@ -40,7 +38,7 @@ impl Queue {
 /// Each task queues up once. Who leads, leads alone, in the order of arrival.
 /// `whims` says how often each task may leave.
 fn queue_up(whims: &[u32]) {
-    let queue = Queue::new();
+    let queue = <Queue>::new();
     for (task, &most) in (1..).zip(whims) {
         let queue = queue.clone();
         spawn(move || {
@@ -124,7 +122,7 @@ fn four_of_whom_one_may_leave() {
 fn leaving_behind_a_lead_that_stays() {
     let events = [Event::OsqUnqueueA, Event::OsqUnqueueB, Event::OsqUnqueueC];
     explore("osq, a lead that stays", &STOPPING, &events, || {
-        let queue = Queue::new();
+        let queue = <Queue>::new();
         let words = Rc::new([CheckWord::ZERO, CheckWord::ZERO]);
         for task in 1..=3 {
             let (queue, words) = (Rc::clone(&queue), Rc::clone(&words));
@@ -163,7 +161,7 @@ fn coming_back() {
         &Explorer::new().whims(1),
         &[Event::OsqUnqueueB],
         || {
-            let queue = Queue::new();
+            let queue = <Queue>::new();
             for task in 1..=2 {
                 let queue = queue.clone();
                 spawn(move || {
@@ -175,6 +173,19 @@ fn coming_back() {
             }
         },
     );
+}
+
+/// Who finds another spinning does not spin: there is no queue.
+#[test]
+fn one_at_a_time() {
+    explore("osq, alone", &Explorer::new(), &[], || {
+        let queue = Queue::<osq::Alone>::new();
+        for task in 1..=2 {
+            let queue = Rc::clone(&queue);
+            spawn(move || (0..2).for_each(|_| _ = queue.lead(task)));
+        }
+        afterwards(move || assert_eq!(history(&queue.osq, 0).last(), Some(&0)));
+    });
 }
 
 /// Tasks go from one queue to another with the same place, to which those have written who
@@ -189,7 +200,7 @@ fn from_one_queue_to_another() {
     let explorers = [STOPPING, STOPPING.random(0, 20_000)];
     for (walkers, explorer) in walkers.into_iter().zip(explorers) {
         explore("osq, two queues", &explorer, &LEAVING[..3], move || {
-            let queues = Rc::new([Queue::new(), Queue::new()]);
+            let queues = Rc::new([<Queue>::new(), <Queue>::new()]);
             for (task, most, which) in walkers.clone() {
                 let queues = Rc::clone(&queues);
                 spawn(move || {
