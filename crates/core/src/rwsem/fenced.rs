@@ -196,6 +196,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if !self.exchange(count, count.draining(), Relaxed) {
             return false; // another does, or a reader came or went
         }
+        self.set_owner(P::me()); // for spinners: I may be preempted before I have it
         P::fence(); // (F1)
         let mut known = self.await_slots(looks);
         if !known && looks > 1 {
@@ -218,6 +219,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             P::event(Event::FencedBiasRevoked);
             return true;
         }
+        self.owner.store(Self::owner_of_readers(), Relaxed); // a hint
         let count = self.count();
         // (R1) Release: what was before the fence
         if count.has(OF_WAITERS) || !self.exchange(count, count.drained(), Release) {
@@ -316,8 +318,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline]
     pub(super) fn owner_left_behind(&self) -> u32 {
         match self.rest().is_fenced() {
-            true => P::number() << OWNER_SHIFT | READERS,
+            true => Self::owner_of_readers(),
             false => 0,
         }
+    }
+
+    /// The owner word of readers, after whom the caller was the last writer.
+    fn owner_of_readers() -> u32 {
+        P::number() << OWNER_SHIFT | READERS
     }
 }
