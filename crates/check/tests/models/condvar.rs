@@ -189,7 +189,8 @@ pub fn any_deed(random: &mut fastrand::Rng, task: u32) -> Deed<Flag> {
 
 fn explore_programs(numbers: std::ops::Range<u64>) {
     let at_end = |flag: &Flag| assert!(!flag.guarded.mutex.is_locked());
-    programs::explore("condvar", numbers, any_deed, Flag::new, at_end);
+    let events = [Event::Requeued, Event::HandedOff, Event::Cancelled];
+    programs::explore("condvar", numbers, &events, any_deed, Flag::new, at_end);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{ops::Range, rc::Rc};
 
 use fastrand::Rng;
 use lockyard_check::name;
-use lockyard_core::percpu_rwsem::Bounded;
+use lockyard_core::{Event, percpu_rwsem::Bounded};
 
 use crate::{
     condvar,
@@ -86,6 +86,12 @@ fn explore_programs(numbers: Range<u64>) {
     programs::explore(
         "locks of several kinds",
         numbers,
+        &[
+            Event::Parked,
+            Event::Requeued,
+            Event::Revoked,
+            Event::GracePeriod,
+        ],
         any_deed,
         Mixed::new,
         at_end,

@@ -530,7 +530,8 @@ pub fn any_deed<G: Grant>(random: &mut fastrand::Rng, _: u32) -> Deed<Shared<G>>
 
 fn explore_programs<G: Grant>(numbers: Range<u64>) {
     let at_end = |shared: &Shared<G>| assert!(!shared.lock.is_locked());
-    programs::explore("percpu", numbers, any_deed, Shared::new, at_end);
+    let events = [Event::GracePeriod, Event::TookBack, Event::Cancelled];
+    programs::explore("percpu", numbers, &events, any_deed, Shared::new, at_end);
 }
 
 #[test]

@@ -2,10 +2,11 @@
 //! in some random way. They find what nobody thought of a model for; what they do find gets a
 //! model of its own.
 
-use std::rc::Rc;
+use std::{ops::Range, rc::Rc};
 
 use fastrand::Rng;
 use lockyard_check::{Explorer, Wakes, afterwards, limit_whims, spawn};
+use lockyard_core::Event;
 
 /// Executions of each program.
 const EXECUTIONS: u64 = 150;
@@ -43,15 +44,17 @@ fn any_explorer(random: &mut Rng) -> Explorer {
 /// behind.
 ///
 /// # Panics
-/// When one fails: with its number.
+/// When one fails: with its number. When all together do not reach these paths.
 pub fn explore<S: 'static>(
     name: &str,
-    numbers: std::ops::Range<u64>,
+    numbers: Range<u64>,
+    events: &[Event],
     any_deed: impl Fn(&mut Rng, u32) -> Deed<S>,
     new: fn() -> Rc<S>,
     at_end: fn(&S),
 ) {
     let (programs, mut executions) = (numbers.clone().count(), 0);
+    let mut unreached = events.to_vec();
     for number in numbers {
         let mut random = Rng::with_seed(number);
         let explorer = any_explorer(&mut random);
@@ -77,6 +80,8 @@ pub fn explore<S: 'static>(
             .check(model)
             .unwrap_or_else(|failure| panic!("{name}, program {number}: {failure}"));
         executions += report.executions;
+        unreached.retain(|&event| report.count(event) == 0);
     }
+    assert!(unreached.is_empty(), "{name} did not reach {unreached:?}");
     println!("{name}: {programs} programs, {executions} executions");
 }

@@ -108,7 +108,13 @@ fn any_deed(random: &mut Rng, task: u32) -> Deed<Words> {
 
 fn explore_programs(numbers: std::ops::Range<u64>) {
     let at_end = |words: &Words| assert_eq!(words.woke.get(), words.told.get());
-    programs::explore("futex", numbers, any_deed, Words::new, at_end);
+    let events = [
+        Event::Parked,
+        Event::Requeued,
+        Event::BucketSplit,
+        Event::CancelGranted,
+    ];
+    programs::explore("futex", numbers, &events, any_deed, Words::new, at_end);
 }
 
 #[test]

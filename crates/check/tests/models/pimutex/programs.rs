@@ -39,7 +39,8 @@ fn any_deed<S: Policy>(random: &mut Rng, _: u32) -> Deed<Both<S>> {
 
 fn explore_programs<S: Policy>(name: &str, numbers: std::ops::Range<u64>) {
     let at_end = |Both(both): &Both<S>| both.iter().for_each(|one| one.is_at_rest());
-    programs::explore(name, numbers, any_deed, Both::<S>::new, at_end);
+    let events = [Event::Boosted, Event::BoostEnded];
+    programs::explore(name, numbers, &events, any_deed, Both::<S>::new, at_end);
 }
 
 #[test]

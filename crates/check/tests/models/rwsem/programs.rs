@@ -75,8 +75,28 @@ fn explore_programs(first: u64, count: u64) {
         assert!(!locks.iter().any(|shared| shared.lock.is_locked()));
     };
     let numbers = first..first + count;
-    explore("rwsem", numbers.clone(), with_one, Locks::new, at_end);
-    explore("rwsem, 2 locks", numbers, with_both, Locks::new, at_end);
+    let events = [
+        Event::Parked,
+        Event::ReadersGranted,
+        Event::HandedOff,
+        Event::Upgraded,
+        Event::Cancelled,
+        Event::Revoked,
+        Event::Recalled,
+        Event::FencedBiasRevoked,
+        Event::BiasRevoked,
+        Event::ToldToComeAgain,
+    ];
+    let with = numbers.clone();
+    explore("rwsem", with, &events, with_one, Locks::new, at_end);
+    explore(
+        "rwsem, 2 locks",
+        numbers,
+        &events,
+        with_both,
+        Locks::new,
+        at_end,
+    );
 }
 
 #[test]
