@@ -8,35 +8,37 @@
 //!
 //! # Nobody is missed
 //!
-//! A waker that finds a bucket without waiters goes away without its gate. That
+//! A waker that finds a bucket open and without waiters goes away without its gate. That
 //! is sound because each side writes before it reads, with a full barrier in
 //! between; of two such sides at least one sees the other:
 //!
-//! | | the waiter, inside the gate | the waker |
+//! | | the waiter | the waker |
 //! |---|---|---|
-//! | (A) | count the waiter | (B) write the word (its user did) |
+//! | (A) | close the gate | (B) write the word (its user did) |
 //! | | full barrier | full barrier |
-//! | | read the word: changed? then go | read the count: 0? then go |
-//! | | stand in the queue | enter the gate, search the queue |
+//! | | read the word: changed? then go | read the gate, then the count: open and 0? then go |
+//! | | stand in the queue, be counted | enter the gate, search the queue |
+//! | | open the gate | |
 //!
-//! A waker that sees the count waits at the gate until the waiter stands in the
-//! queue or has gone. One that sees somebody counted already before its barrier needs none:
-//! of two that pass a gate the later one sees what the other did, and that is a waiter that
-//! finds the word changed, or a waker that finds the waiter. That the count is still that of
-//! the key's bucket when the table grows, the word itself says: the module `grow` has the
-//! argument.
+//! To close the gate and the barrier are one instruction in many worlds. A waker that sees
+//! the gate closed waits there until the waiter stands in the queue or has gone; one that
+//! sees it open again sees all that was done inside, the count included. One that sees it
+//! closed or somebody counted already before its barrier needs none: of two that pass a gate
+//! the later one sees what the other did, and that is a waiter that finds the word changed,
+//! or a waker that finds the waiter. That the count is still that of the key's bucket when
+//! the table grows, the word itself says: the module `grow` has the argument.
 //!
 //! A requeue with comparison is the waiter of the queue that it moves others to.
 //! Who has changed the first word and then finds nobody at the second may go: if a
 //! requeue still moved somebody there, it would have to read the word as it was
-//! before. So it counts itself at its target *before* it compares:
+//! before. So it closes its target's gate *before* it compares:
 //!
-//! | | who requeues, inside both gates | who changes the first word, wakes at the second |
+//! | | who requeues | who changes the first word, wakes at the second |
 //! |---|---|---|
-//! | (R) | count at the target | (B) write the first word |
+//! | (R) | close both gates | (B) write the first word |
 //! | | full barrier | full barrier |
-//! | | compare the first word | read the target's count |
-//! | | move waiters | enter the target's gate |
+//! | | compare the first word | read the target's gate and count |
+//! | | move waiters, count them | enter the target's gate |
 //!
 //! # Whose a waiter's node is
 //!
@@ -201,20 +203,21 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         let mut depth = self.depth();
         loop {
             let queue = self.queue(key, depth);
+            let is_open = queue.is_open();
             let (reached, waiters) = queue.look();
             if reached >= depth {
-                return reached == depth && waiters == 0;
+                return reached == depth && waiters == 0 && is_open;
             }
             depth -= 1; // not split yet
         }
     }
 
-    /// Enters the gate of the bucket that waiters for `key` stand in.
+    /// Enters, by `lock`, the gate of the bucket that waiters for `key` stand in.
     #[inline]
-    fn lock(&self, key: &Key) -> Queue<'_, P> {
+    fn lock<'a>(&'a self, key: &Key, lock: impl Fn(&Queue<'a, P>)) -> Queue<'a, P> {
         let mut queue = self.queue(key, self.depth());
         loop {
-            queue.lock();
+            lock(&queue);
             let Some(depth) = self.elsewhere(queue) else {
                 return queue;
             };
@@ -239,15 +242,6 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         }
     }
 
-    /// Runs `section` inside the gate of the bucket that waiters for `key` stand in.
-    #[inline]
-    fn enter<'a, R>(&'a self, key: &Key, section: impl FnOnce(Queue<'a, P>) -> R) -> R {
-        let queue = self.lock(key);
-        let result = section(queue);
-        queue.unlock();
-        result
-    }
-
     /// Waits until a waker of `key` wakes the caller, or until `deadline`, if the
     /// word is `unchanged`.
     ///
@@ -267,8 +261,8 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         // It may still name a queue that it has left, or, in a copy of the address space, that
         // another task stood in with this record.
         mine.futex[0].state.store(WOKEN, Relaxed); // the gate orders it
-        let queue = self.lock(key);
-        if !queue.count_if(unchanged) {
+        let queue = self.lock(key, Queue::lock_to_look);
+        if !unchanged() {
             queue.unlock();
             return Waited::Changed;
         }
@@ -386,13 +380,13 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         waiter: Waiter,
         unchanged: impl FnOnce() -> bool,
     ) -> bool {
-        self.enter(key, |queue| {
-            let waits = queue.count_if(unchanged);
-            if waits {
-                queue.push(place, node, key, waiter);
-            }
-            waits
-        })
+        let queue = self.lock(key, Queue::lock_to_look);
+        let waits = unchanged();
+        if waits {
+            queue.push(place, node, key, waiter);
+        }
+        queue.unlock();
+        waits
     }
 
     /// Parks until a waker has told one of the caller's nodes, until the deadline or until
@@ -469,15 +463,16 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         }
         let mut chain = Chain::new();
         let mut sleeper = None;
-        let woken = self.enter(key, |queue| {
-            if most == 0 || !queue.has_alone() {
-                return queue.take(key, most, bitset, &mut chain);
-            }
+        let queue = self.lock(key, Queue::lock);
+        let woken = if most == 0 || !queue.has_alone() {
+            queue.take(key, most, bitset, &mut chain)
+        } else {
             let alone = queue.take_alone(key);
             let woken = alone.is_some();
             sleeper = alone.flatten();
             u32::from(woken)
-        });
+        };
+        queue.unlock();
         if let Some(sleeper) = sleeper {
             sleeper.wake();
         }
@@ -524,16 +519,13 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
     ) -> Option<Requeued> {
         let mut chain = Chain::new();
         let requeued = self.enter_both(from, to, |source, target| {
-            target.count_one();
             P::fence(); // (R) full barrier, pairs with wake's
-            let requeued = unchanged().then(|| {
+            unchanged().then(|| {
                 let woken = source.take(from, wake, NonZeroU32::MAX, &mut chain);
                 let moves = if from == to { 0 } else { most };
                 let moved = source.move_on(from, &target, to, moves);
                 Requeued { woken, moved }
-            });
-            target.uncount_one();
-            requeued
+            })
         });
         chain.wake(&self.buckets);
         requeued

@@ -73,6 +73,9 @@ pub(crate) struct Gate<P: Platform> {
 }
 
 impl<P: Platform> Gate<P> {
+    /// The bits that say that somebody holds the gate.
+    const CLOSED: u32 = if P::OWN_GATES { u32::MAX } else { LOCKED };
+
     pub(crate) const fn new() -> Self {
         Self { word: P::U32::ZERO }
     }
@@ -88,10 +91,16 @@ impl<P: Platform> Gate<P> {
         self.word.store(0, Relaxed); // there is one task
     }
 
+    /// Whether nobody holds the gate: then the caller sees what was done inside so far.
+    #[inline(always)]
+    pub(crate) fn is_open(&self) -> bool {
+        // (G1) Acquire pairs with unlock's Release.
+        self.word.load(Acquire) & Self::CLOSED == 0
+    }
+
     /// Whether somebody holds the gate: a hint.
     pub(crate) fn is_closed(&self) -> bool {
-        let closed = if P::OWN_GATES { u32::MAX } else { LOCKED };
-        self.word.load(Relaxed) & closed != 0 // a hint
+        self.word.load(Relaxed) & Self::CLOSED != 0 // a hint
     }
 
     /// Opens the gate, whose holder is gone, and wakes all that sleep at it.
@@ -132,6 +141,20 @@ impl<P: Platform> Gate<P> {
             P::lock_gate(&self.word, true);
         } else if !self.try_lock() {
             self.wait();
+        }
+    }
+
+    /// [`Gate::lock`], and then a full barrier.
+    #[inline]
+    pub(crate) fn lock_fenced(&self) {
+        let word = self.word.load(Relaxed); // checked by the exchange
+        let at_once = !P::OWN_GATES
+            && word & LOCKED == 0
+            // (G1), as in `try_lock`.
+            && P::compare_exchange_fenced(&self.word, word, word | LOCKED, Acquire);
+        if !at_once {
+            self.lock();
+            P::fence();
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod event;
 mod kernel_futex;
+mod kernel_pi;
 mod prio;
 
 use core::num::NonZeroU32;
@@ -14,6 +15,7 @@ pub use core::sync::atomic::Ordering;
 
 pub use event::Event;
 pub use kernel_futex::{KernelFutex, SLOT_OWNER};
+pub use kernel_pi::{KERNEL_WAITERS, KernelPi, LockPi};
 pub use prio::Prio;
 
 use crate::{futex, gate, osq, percpu_rwsem, rtmutex, rwsem, wait_queue};
@@ -408,6 +410,16 @@ pub trait Platform: Sized + Send + Sync + 'static {
         old
     }
 
+    /// [`Word::compare_exchange`], and then [`Platform::fence`] if it was made: likewise.
+    /// Returns whether it was.
+    fn compare_exchange_fenced(word: &Self::U32, old: u32, new: u32, order: Ordering) -> bool {
+        let made = word.compare_exchange(old, new, order, Ordering::Relaxed);
+        if made.is_ok() {
+            Self::fence();
+        }
+        made.is_ok()
+    }
+
     /// The moment `nanos` nanoseconds from now.
     fn after(nanos: u64) -> Deadline;
 
@@ -460,55 +472,6 @@ pub trait Priority: Platform {
     /// each happens before the next. The caller holds a gate, so this must not
     /// wait for a task.
     fn lend(task: TaskId, prio: Prio);
-}
-
-/// A world whose kernel lends the priority of who waits for a word to the task that
-/// the word names: Linux, by `FUTEX_LOCK_PI`.
-///
-/// The word is 0 or holds the owner's task number, and with [`KERNEL_WAITERS`] the
-/// kernel has waiters for it, or had. Then the kernel alone may release it.
-pub trait KernelPi: Platform {
-    /// Whether the calling task, which is about to wait, has a priority to lend: its own,
-    /// or one that it may be lent itself, as the owner of such a word.
-    fn boosts() -> bool;
-
-    /// Whether the caller had a priority of its own to lend when it last asked. A hint.
-    fn boosted() -> bool;
-
-    /// Whether the calling task has a priority to lend, and had best lend it to `owner`
-    /// at once, for that one is hardly running. A hint.
-    fn preempted(owner: TaskId) -> bool;
-
-    /// The calling task took the lock, which was not reserved for it.
-    fn holds(lock: usize);
-
-    /// The calling task has released the lock.
-    fn lets_go(lock: usize);
-    /// The same, and has kept the lock reserved.
-    fn left_reserved();
-
-    /// Takes the word, and acquires. Waits for it, lending the owner the caller's
-    /// priority: the most urgent is first. Does not spin.
-    fn lock_pi(word: &Self::U32, deadline: Option<Deadline>) -> LockPi;
-
-    /// Releases the word, the caller's, to the most urgent waiter, or to nobody, with 0.
-    fn unlock_pi(word: &Self::U32);
-}
-
-/// A mark of a word for [`KernelPi::lock_pi`].
-pub const KERNEL_WAITERS: u32 = 1 << 31;
-
-/// How [`KernelPi::lock_pi`] ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LockPi {
-    /// The caller has the word.
-    Taken,
-    /// The deadline has passed.
-    TimedOut,
-    /// The caller would wait for itself, through the words that it and others own.
-    Deadlock,
-    /// The owner has ended, without releasing the word.
-    NoOwner,
 }
 
 /// A world whose moments in time have a type of their own.

@@ -6,8 +6,8 @@
 pub const EVENT_MICROS: u32 = 100;
 
 pub use imp::{
-    cycles, fence, ordered_cycles, prefetch_for_write, replace_pair, rseq_add_if, rseq_store_if,
-    swap_fenced, thread_pointer, wait_for_event,
+    compare_exchange_fenced, cycles, fence, ordered_cycles, prefetch_for_write, replace_pair,
+    rseq_add_if, rseq_store_if, swap_fenced, thread_pointer, wait_for_event,
 };
 
 #[cfg(target_arch = "x86_64")]

@@ -242,6 +242,10 @@ impl<N: Numbers> Platform for Threads<N> {
     fn swap_fenced(word: &AtomicU32, value: u32, order: Ordering) -> u32 {
         arch::swap_fenced(word, value, order)
     }
+    #[inline(always)]
+    fn compare_exchange_fenced(word: &AtomicU32, old: u32, new: u32, order: Ordering) -> bool {
+        arch::compare_exchange_fenced(word, old, new, order)
+    }
     fn after(nanos: u64) -> Deadline {
         clock::monotonic(clock::monotonic_ns().saturating_add(nanos))
     }

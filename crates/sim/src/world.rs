@@ -447,6 +447,11 @@ impl Platform for Sim {
         word.swap(value, order)
     }
 
+    fn compare_exchange_fenced(word: &Self::U32, old: u32, new: u32, order: Ordering) -> bool {
+        let made = word.compare_exchange(old, new, order, Ordering::Relaxed);
+        made.is_ok()
+    }
+
     fn after(nanos: u64) -> Deadline {
         let now = ask(|engine| engine.now / 1_000).unwrap_or(0);
         Deadline(now.saturating_add(nanos))

@@ -54,12 +54,13 @@ impl<'a, P: Platform> Queue<'a, P> {
         self.bucket.alone.load(Relaxed) != 0
     }
 
-    /// Has the waiter, which is counted, stand here alone if it can. Returns whether it does.
+    /// Has the waiter stand here alone if it can. Returns whether it does.
     #[inline(always)]
     pub(super) fn stand_alone(&self, me: TaskId, key: &Key, waiter: Waiter, looks: bool) -> bool {
         let is_usual = waiter.rank == 0 && waiter.bitset == NonZeroU32::MAX;
         let stands = is_usual && self.is_empty() && !self.has_alone();
         if stands {
+            self.count_one();
             self.bucket.key.set(key);
             let sleeps = if looks { 0 } else { SLEEPS };
             let word = me.number() << 1 | sleeps;

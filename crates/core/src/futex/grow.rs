@@ -15,17 +15,17 @@
 //!
 //! # Nobody is missed
 //!
-//! A waker that stays outside looks at one word. It goes away only if that says both that
-//! the bucket is as deep as the waker took it to be and that nobody is counted. Let that
-//! depth be `d`, and let a waiter have counted itself in a bucket of depth `e`, and
-//! compared the word before the waker's user changed it. By (A) and (B) the waker sees
-//! what that waiter had seen or done before it compared.
+//! A waker that stays outside looks at a gate, and then at one word. It goes away only if
+//! the gate is open, and the word says both that the bucket is as deep as the waker took it
+//! to be and that nobody is counted. Let that depth be `d`, and let a waiter have closed the
+//! gate of a bucket of depth `e`, and compared the word before the waker's user changed it.
+//! By (A) and (B) the waker sees what that waiter had seen or done before it compared.
 //!
 //! | | why the waker did not find nobody |
 //! |---|---|
-//! | `d = e` | It read the word that the waiter counted itself in, as it was then or later. |
+//! | `d = e` | It read the gate that the waiter had closed: closed, or open again, and then it read the word in which the waiter was counted, as it was then or later. |
 //! | `d < e` | The bucket was split before the waiter came to its own, by whoever split that one off. The gate has ordered the split before the waiter, so the waker sees a greater depth. |
-//! | `d > e` | The waiter's bucket was split after it came. (D) The word said `d` from the moment on that it counted those who were moved, the waiter among them. |
+//! | `d > e` | The waiter's bucket was split after it came, and was counted. (D) The word said `d` from the moment on that it counted those who were moved, the waiter among them. |
 //!
 //! In each case a count without the waiter is a later one: it has left, or was woken. No
 //! ordering is needed but the gates' and the two barriers.

@@ -6,7 +6,7 @@
 //!
 //! | bits | meaning |
 //! |---|---|
-//! | 0..29 | those in the queue, and who is about to stand in it or to move others there |
+//! | 0..29 | those in the queue |
 //! | 29..32 | the depth |
 
 use core::{array, num::NonZeroU32};
@@ -45,8 +45,8 @@ const _: () = assert!(TaskId::MAX <= u32::MAX / NODES as u32);
 
 /// Where the depth begins in a bucket's word.
 const DEPTH: u32 = 29;
-/// All nodes and a requeue can be counted in a bucket.
-const _: () = assert!(TaskId::MAX <= ((1 << DEPTH) - 2) / NODES as u32);
+/// All nodes can be counted in a bucket.
+const _: () = assert!(TaskId::MAX <= ((1 << DEPTH) - 1) / NODES as u32);
 /// The greatest depth.
 pub(super) const DEEPEST: u32 = u32::MAX >> DEPTH;
 
@@ -237,7 +237,7 @@ impl<P: Platform> Bucket<P> {
     }
 }
 
-/// The queue of a slot. All but [`Queue::look`] is for who is inside its gate.
+/// The queue of a slot. All but what looks from outside is for who is inside its gate.
 pub(super) struct Queue<'a, P: Platform> {
     pub(super) bucket: &'a Bucket<P>,
     pub(super) slot: usize,
@@ -271,10 +271,22 @@ impl<'a, P: Platform> Queue<'a, P> {
         self.bucket.gate.lock();
     }
 
+    /// Enters the gate to look at the word.
+    #[inline(always)]
+    pub(super) fn lock_to_look(&self) {
+        self.bucket.gate.lock_fenced(); // (A) full barrier, pairs with wake's
+    }
+
     /// Leaves it, with the last access to the bucket.
     #[inline(always)]
     pub(super) fn unlock(&self) {
         self.bucket.gate.unlock();
+    }
+
+    /// Whether nobody is inside, as one sees it from outside of the gate.
+    #[inline(always)]
+    pub(super) fn is_open(&self) -> bool {
+        self.bucket.gate.is_open()
     }
 
     /// The depth and how many wait, both of one moment.
@@ -319,25 +331,14 @@ impl<'a, P: Platform> Queue<'a, P> {
             .store(waiters - u32::from(counted), Relaxed);
     }
 
-    /// Counts a waiter if the word is `unchanged`, and returns whether it is.
-    #[inline(always)]
-    pub(super) fn count_if(&self, unchanged: impl FnOnce() -> bool) -> bool {
-        self.count_one();
-        P::fence(); // (A) full barrier, pairs with wake's
-        let unchanged = unchanged();
-        if !unchanged {
-            self.uncount_one();
-        }
-        unchanged
-    }
-
-    /// Has the waiter, which is counted, wait for `key` behind others.
+    /// Has the waiter wait for `key` behind others.
     pub(super) fn push(&self, place: Place, node: &Node<P>, key: &Key, waiter: Waiter) {
         self.settle();
+        self.count_one();
         self.append(place, node, key, waiter);
     }
 
-    /// [`Self::push`] where nobody stands alone.
+    /// [`Self::push`] of who is counted, where nobody stands alone.
     pub(super) fn append(&self, place: Place, node: &Node<P>, key: &Key, waiter: Waiter) {
         node.key.set(key);
         node.bitset.store(waiter.bitset.get(), Relaxed);

@@ -2,7 +2,10 @@
 
 use std::{
     arch::asm,
-    sync::atomic::{self, AtomicU32, Ordering, Ordering::SeqCst},
+    sync::atomic::{
+        self, AtomicU32, Ordering,
+        Ordering::{Relaxed, SeqCst},
+    },
 };
 
 use crate::{errno, percpu::ROW_SHIFT};
@@ -83,6 +86,14 @@ pub fn swap_fenced(word: &AtomicU32, value: u32, order: Ordering) -> u32 {
     let old = word.swap(value, order);
     fence();
     old
+}
+
+/// A compare-exchange and, whether it was made or not, a full barrier.
+#[inline(always)]
+pub fn compare_exchange_fenced(word: &AtomicU32, old: u32, new: u32, order: Ordering) -> bool {
+    let made = word.compare_exchange(old, new, order, Relaxed);
+    fence();
+    made.is_ok()
 }
 
 /// No such step is known.

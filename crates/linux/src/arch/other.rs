@@ -1,6 +1,9 @@
 //! Any other processor: what the standard library has.
 
-use std::sync::atomic::{self, AtomicU32, Ordering, Ordering::SeqCst};
+use std::sync::atomic::{
+    self, AtomicU32, Ordering,
+    Ordering::{Relaxed, SeqCst},
+};
 
 /// The monotonic clock, for want of a counter that user space may read.
 pub fn cycles() -> u64 {
@@ -24,6 +27,14 @@ pub fn swap_fenced(word: &AtomicU32, value: u32, order: Ordering) -> u32 {
     let old = word.swap(value, order);
     fence();
     old
+}
+
+/// A compare-exchange and, whether it was made or not, a full barrier.
+#[inline(always)]
+pub fn compare_exchange_fenced(word: &AtomicU32, old: u32, new: u32, order: Ordering) -> bool {
+    let made = word.compare_exchange(old, new, order, Relaxed);
+    fence();
+    made.is_ok()
 }
 
 /// Cannot.

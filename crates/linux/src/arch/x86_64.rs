@@ -80,6 +80,14 @@ pub fn swap_fenced(word: &AtomicU32, value: u32, _: Ordering) -> u32 {
     old
 }
 
+/// A compare-exchange and a full barrier, which the exchange is.
+#[inline(always)]
+pub fn compare_exchange_fenced(word: &AtomicU32, old: u32, new: u32, _: Ordering) -> bool {
+    let made = word.compare_exchange(old, new, SeqCst, Relaxed);
+    compiler_fence(SeqCst);
+    made.is_ok()
+}
+
 /// Fetches the word's cache line for writing.
 #[inline(always)]
 pub fn prefetch_for_write(word: &AtomicU32) {
