@@ -2,7 +2,7 @@
 
 use super::{
     Count, HANDOFF, Kind, OVERFLOW, OWNER_SHIFT, READERS, RawRwLock, WAITERS, WRITER, WakeCheck,
-    fenced::DRAIN_LOOKS,
+    fenced::Drain,
 };
 use crate::{
     osq,
@@ -106,7 +106,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     pub(super) fn take(&self, kind: Kind) -> bool {
         let count = self.count();
         match kind == Kind::Write && count.is_fenced() {
-            true => self.write_fenced(count, 1),
+            true => self.write_fenced(count, Drain::Try),
             false => self.take_or_revoke(kind, |count| count.keeps_out(kind)),
         }
     }
@@ -114,7 +114,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// The same for who may wait: it leaves that to who has promised to come.
     pub(super) fn take_awake(&self, kind: Kind) -> bool {
         kind == Kind::Read && self.count().is_fenced() && self.enter_fenced()
-            || kind == Kind::Write && self.write_fenced(self.count(), DRAIN_LOOKS)
+            || kind == Kind::Write && self.write_fenced(self.count(), Drain::Wait)
             || self.take_or_revoke(kind, |count| count.is_to_be_revoked(kind))
             || kind == Kind::Read && self.join_readers()
     }

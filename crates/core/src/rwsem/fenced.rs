@@ -59,8 +59,24 @@ pub(super) const DRAINING: u32 = WRITER | REVOKING | UPGRADABLE;
 /// long as all others want to run.
 const NAP_NS: u64 = 50_000;
 
-/// Looks while they leave.
-pub(super) const DRAIN_LOOKS: u32 = 256;
+/// Whether a writer waits for readers to leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Drain {
+    /// It gives the lock back at once, as it was.
+    Try,
+    /// It looks so many times at each slot; what is left then is counted, and has so many more
+    /// looks' time.
+    Wait,
+}
+
+impl Drain {
+    fn looks(self) -> u32 {
+        match self {
+            Self::Try => 1,
+            Self::Wait => 256,
+        }
+    }
+}
 
 impl Count {
     /// Whether readers come and go by slots with a fence.
@@ -135,10 +151,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         came
     }
 
-    /// Takes the lock as the writer, if it has a fenced bias and its readers leave until so many
-    /// looks: with one look, if nobody has it.
-    pub(super) fn write_fenced(&self, count: Count, looks: u32) -> bool {
-        let took = count.is_fenced() && self.take_fenced(count, looks);
+    /// Takes the lock as the writer, if it has a fenced bias and its readers leave soon.
+    pub(super) fn write_fenced(&self, count: Count, drain: Drain) -> bool {
+        let took = count.is_fenced() && self.take_fenced(count, drain);
         if took {
             self.own(Kind::Write, Count(0));
         }
@@ -157,7 +172,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             if !count.is_fenced() {
                 return false;
             }
-            if count.counted_readers() == 0 && self.write_fenced(count, DRAIN_LOOKS) {
+            if count.counted_readers() == 0 && self.write_fenced(count, Drain::Wait) {
                 return true;
             }
             let since = *since.get_or_insert_with(P::stamp);
@@ -184,10 +199,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// Takes the lock as the writer if its readers leave until so many looks. Returns whether it
-    /// did; if not, they have it as before, counted if there was more than one look.
+    /// Takes the lock as the writer if its readers leave soon. Returns whether it did; if not,
+    /// they have it as before, counted if it waited.
     #[cold]
-    fn take_fenced(&self, count: Count, looks: u32) -> bool {
+    fn take_fenced(&self, count: Count, drain: Drain) -> bool {
         if count.has(UPGRADABLE) {
             self.unfence(count);
             return false;
@@ -198,15 +213,15 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         self.set_owner(P::me()); // for spinners: I may be preempted before I have it
         P::fence(); // (F1)
-        let mut known = self.await_slots(looks);
-        if !known && looks > 1 {
+        let mut known = self.await_slots(drain.looks());
+        if !known && drain == Drain::Wait {
             known = true;
             self.count_after_quiesce();
             P::spin_until(
                 &self.count,
                 Relaxed, // only a hint: who takes it acquires
                 Look::Poll,
-                looks,
+                drain.looks(),
                 |count| Count(count).readers() == 0,
                 || false,
             );

@@ -2,7 +2,7 @@
 
 use super::{
     BUSY, Count, HAND_OVER, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS,
-    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, fenced::DRAIN_LOOKS, keep::SEQUENCE,
+    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, fenced::Drain, keep::SEQUENCE,
 };
 use crate::{
     mutex::{Body, EXCHANGE_MICROS},
@@ -230,7 +230,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 continue;
             }
             if count.keeps_out(spinner.kind) {
-                if spinner.kind == Kind::Write && self.write_fenced(count, DRAIN_LOOKS) {
+                if spinner.kind == Kind::Write && self.write_fenced(count, Drain::Wait) {
                     return Spun::Took;
                 }
                 self.recall(spinner.look);
