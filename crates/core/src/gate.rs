@@ -150,8 +150,7 @@ impl<P: Platform> Gate<P> {
         let word = self.word.load(Relaxed); // checked by the exchange
         let at_once = !P::OWN_GATES
             && word & LOCKED == 0
-            // (G1), as in `try_lock`.
-            && P::compare_exchange_fenced(&self.word, word, word | LOCKED, Acquire);
+            && P::compare_exchange_fenced(&self.word, word, word | LOCKED); // (G1) acquires
         if !at_once {
             self.lock();
             P::fence();

@@ -410,10 +410,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
         old
     }
 
-    /// [`Word::compare_exchange`], and then [`Platform::fence`] if it was made: likewise.
-    /// Returns whether it was.
-    fn compare_exchange_fenced(word: &Self::U32, old: u32, new: u32, order: Ordering) -> bool {
-        let made = word.compare_exchange(old, new, order, Ordering::Relaxed);
+    /// [`Word::compare_exchange`] and, if it was made, [`Platform::fence`], which also acquires
+    /// what the exchange read: likewise. Returns whether it was made.
+    fn compare_exchange_fenced(word: &Self::U32, old: u32, new: u32) -> bool {
+        let made = word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
         if made.is_ok() {
             Self::fence();
         }

@@ -243,8 +243,8 @@ impl<N: Numbers> Platform for Threads<N> {
         arch::swap_fenced(word, value, order)
     }
     #[inline(always)]
-    fn compare_exchange_fenced(word: &AtomicU32, old: u32, new: u32, order: Ordering) -> bool {
-        arch::compare_exchange_fenced(word, old, new, order)
+    fn compare_exchange_fenced(word: &AtomicU32, old: u32, new: u32) -> bool {
+        arch::compare_exchange_fenced(word, old, new)
     }
     fn after(nanos: u64) -> Deadline {
         clock::monotonic(clock::monotonic_ns().saturating_add(nanos))

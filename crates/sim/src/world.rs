@@ -447,9 +447,9 @@ impl Platform for Sim {
         word.swap(value, order)
     }
 
-    fn compare_exchange_fenced(word: &Self::U32, old: u32, new: u32, order: Ordering) -> bool {
-        let made = word.compare_exchange(old, new, order, Ordering::Relaxed);
-        made.is_ok()
+    fn compare_exchange_fenced(word: &Self::U32, old: u32, new: u32) -> bool {
+        word.compare_exchange(old, new, Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok()
     }
 
     fn after(nanos: u64) -> Deadline {

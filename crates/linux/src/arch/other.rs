@@ -31,8 +31,8 @@ pub fn swap_fenced(word: &AtomicU32, value: u32, order: Ordering) -> u32 {
 
 /// A compare-exchange and, whether it was made or not, a full barrier.
 #[inline(always)]
-pub fn compare_exchange_fenced(word: &AtomicU32, old: u32, new: u32, order: Ordering) -> bool {
-    let made = word.compare_exchange(old, new, order, Relaxed);
+pub fn compare_exchange_fenced(word: &AtomicU32, old: u32, new: u32) -> bool {
+    let made = word.compare_exchange(old, new, Relaxed, Relaxed);
     fence();
     made.is_ok()
 }

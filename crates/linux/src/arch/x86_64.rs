@@ -82,7 +82,7 @@ pub fn swap_fenced(word: &AtomicU32, value: u32, _: Ordering) -> u32 {
 
 /// A compare-exchange and a full barrier, which the exchange is.
 #[inline(always)]
-pub fn compare_exchange_fenced(word: &AtomicU32, old: u32, new: u32, _: Ordering) -> bool {
+pub fn compare_exchange_fenced(word: &AtomicU32, old: u32, new: u32) -> bool {
     let made = word.compare_exchange(old, new, SeqCst, Relaxed);
     compiler_fence(SeqCst);
     made.is_ok()
