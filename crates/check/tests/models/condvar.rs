@@ -1,5 +1,7 @@
 //! Models of the condition variable.
 
+mod last;
+
 use std::rc::Rc;
 
 use lockyard_check::{Check, CheckWord, Explorer, spawn};

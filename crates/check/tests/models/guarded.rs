@@ -33,17 +33,27 @@ impl Guarded {
         unsafe { self.mutex.unlock() };
     }
 
+    /// Makes the caller the owner, whom another has left the mutex to.
+    pub fn take_over(&self) {
+        // SAFETY: in a model who leaves it has done with it, and said so.
+        assert!(unsafe { self.mutex.take_over() });
+    }
+
     pub fn lock_work_unlock(&self) {
         self.mutex.lock();
         self.work();
         self.unlock();
     }
 
+    pub fn unlock_locked_fairly(&self) {
+        // SAFETY: a model unlocks what it has locked.
+        unsafe { self.mutex.unlock_fair() };
+    }
+
     pub fn unlock_fairly(&self) {
         self.mutex.lock();
         self.work();
-        // SAFETY: locked above.
-        unsafe { self.mutex.unlock_fair() };
+        self.unlock_locked_fairly();
     }
 
     pub fn lock_in_time(&self) {
@@ -83,12 +93,17 @@ impl Flag {
     }
 
     pub fn wait_locked(&self, deadline: Option<Deadline>) {
+        self.await_locked(deadline);
+        self.guarded.unlock();
+    }
+
+    /// Waits for the flag, and stays the mutex's owner.
+    pub fn await_locked(&self, deadline: Option<Deadline>) {
         let mut notified = true;
         while notified && self.guarded.payload.get() == 0 {
             // SAFETY: locked above, and again by each wait.
             notified = unsafe { self.condvar.wait_until(&self.guarded.mutex, deadline) };
         }
-        self.guarded.unlock();
     }
 
     pub fn raise(&self) {

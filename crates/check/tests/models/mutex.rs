@@ -364,8 +364,7 @@ fn unlocked_by_another() {
                 || false,
             );
             unlocker.work();
-            // SAFETY: the locker has done with it, and said so.
-            assert!(unsafe { unlocker.mutex.take_over() });
+            unlocker.take_over();
             unlocker.unlock();
         });
         let third = guarded.clone();

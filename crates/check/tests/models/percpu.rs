@@ -1,5 +1,7 @@
 //! Models of the per-CPU reader-writer semaphore.
 
+mod last;
+
 use std::{cell::RefCell, collections::BTreeSet, ops::Range, rc::Rc};
 
 use lockyard_check::{
@@ -83,18 +85,26 @@ impl<G: Grant> Shared<G> {
         self.write();
     }
 
+    fn unlock_write_fairly(&self) {
+        // SAFETY: a model releases what it has.
+        unsafe { self.lock.unlock_write_fair() };
+    }
+
+    fn downgrade(&self) {
+        // SAFETY: a model downgrades what it has.
+        unsafe { self.lock.downgrade() };
+    }
+
     fn write_fairly(&self) {
         self.lock.write();
         self.work();
-        // SAFETY: locked above.
-        unsafe { self.lock.unlock_write_fair() };
+        self.unlock_write_fairly();
     }
 
     fn write_then_read(&self) {
         self.lock.write();
         self.work();
-        // SAFETY: locked above.
-        unsafe { self.lock.downgrade() };
+        self.downgrade();
         self.look();
         self.unlock_read();
     }

@@ -2,6 +2,8 @@
 //! in some random way. They find what nobody thought of a model for; what they do find gets a
 //! model of its own.
 
+pub mod last;
+
 use std::{ops::Range, rc::Rc};
 
 use fastrand::Rng;
@@ -16,6 +18,11 @@ pub const TASKS: u32 = 4;
 
 /// What a task does once with what a program shares.
 pub type Deed<S> = Rc<dyn Fn(&S)>;
+
+/// Nothing.
+fn no_deed<S>(_: &mut Rng, _: u32) -> Deed<S> {
+    Rc::new(|_| ())
+}
 
 /// How the executions of a program are chosen, and what may happen in them.
 fn any_explorer(random: &mut Rng) -> Explorer {
@@ -53,6 +60,23 @@ pub fn explore<S: 'static>(
     new: fn() -> Rc<S>,
     at_end: fn(&S),
 ) {
+    let deeds = (any_deed, no_deed);
+    explore_to_the_last(name, numbers, events, deeds, move |_| new(), at_end);
+}
+
+/// [`explore`], where each task does something as its last deed, which the second function
+/// chooses. What they share is made for so many tasks.
+pub fn explore_to_the_last<S: 'static>(
+    name: &str,
+    numbers: Range<u64>,
+    events: &[Event],
+    (any_deed, last_deed): (
+        impl Fn(&mut Rng, u32) -> Deed<S>,
+        impl Fn(&mut Rng, u32) -> Deed<S>,
+    ),
+    new: impl Fn(u32) -> Rc<S> + Copy + 'static,
+    at_end: fn(&S),
+) {
     let (programs, mut executions) = (numbers.clone().count(), 0);
     let mut unreached = events.to_vec();
     for number in numbers {
@@ -61,12 +85,13 @@ pub fn explore<S: 'static>(
         let tasks: Vec<(u32, Vec<Deed<S>>)> = (0..random.u32(2..=TASKS))
             .map(|task| {
                 let deeds = 0..random.u32(1..=4);
-                let deeds = deeds.map(|_| any_deed(&mut random, task)).collect();
+                let mut deeds: Vec<_> = deeds.map(|_| any_deed(&mut random, task)).collect();
+                deeds.push(last_deed(&mut random, task));
                 (random.u32(..=4), deeds)
             })
             .collect();
         let model = move || {
-            let shared = new();
+            let shared = new(tasks.len() as u32);
             for (most, deeds) in tasks.clone() {
                 let shared = Rc::clone(&shared);
                 spawn(move || {

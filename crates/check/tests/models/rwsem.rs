@@ -2,6 +2,7 @@
 
 mod bias;
 mod keep;
+mod last;
 mod pair;
 pub mod programs;
 mod promises;

@@ -1,5 +1,7 @@
 //! Random programs of one lock or two.
 
+use std::ops::Range;
+
 use fastrand::Rng;
 use lockyard_check::name;
 
@@ -7,9 +9,9 @@ use super::*;
 use crate::programs::{Deed, explore};
 
 /// Two locks: who takes both takes the first one first.
-struct Locks([Rc<Shared>; 2]);
+struct Locks<C: WakeCheck>([Rc<Shared<C>>; 2]);
 
-impl Locks {
+impl<C: WakeCheck> Locks<C> {
     fn new() -> Rc<Self> {
         let locks = [Shared::new(), Shared::new()];
         name(&locks[1].lock, "the other");
@@ -20,46 +22,52 @@ impl Locks {
 /// All that takes a lock and leaves it. Nobody reads recursively twice: the second time may have
 /// to wait behind a spinner that waits for the first, until that has no patience any more, and a
 /// task without a whim left has endless patience.
-const WORKS: [Work; 18] = [
-    Shared::write,
-    Shared::write,
-    Shared::read,
-    Shared::read,
-    Shared::read_nested,
-    Shared::write_fairly,
-    Shared::read_fairly,
-    Shared::try_to_write,
-    Shared::try_to_read,
-    Shared::write_at_once,
-    Shared::read_at_once,
-    Shared::read_recursively,
-    Shared::read_upgradably,
-    Shared::upgrade,
-    Shared::try_to_upgrade,
-    Shared::downgrade,
-    Shared::downgrade_by_steps,
-    Shared::read_knowingly,
-];
-
-/// The ways to hold one meanwhile.
-const HOLDS: [(Work, Step); 3] = [
-    (take_to_write, Step::UnlockWrite),
-    (take_to_read, Step::UnlockRead),
-    (take_upgradably, Step::UnlockUpgradable),
-];
-
-pub fn one(random: &mut Rng) -> Work {
-    WORKS[random.usize(..WORKS.len())]
+fn works<C: WakeCheck>() -> [Work<C>; 18] {
+    [
+        Shared::write,
+        Shared::write,
+        Shared::read,
+        Shared::read,
+        Shared::read_nested,
+        Shared::write_fairly,
+        Shared::read_fairly,
+        Shared::try_to_write,
+        Shared::try_to_read,
+        Shared::write_at_once,
+        Shared::read_at_once,
+        Shared::read_recursively,
+        Shared::read_upgradably,
+        Shared::upgrade,
+        Shared::try_to_upgrade,
+        Shared::downgrade,
+        Shared::downgrade_by_steps,
+        Shared::read_knowingly,
+    ]
 }
 
-fn with_one(random: &mut Rng, _: u32) -> Deed<Locks> {
+/// The ways to hold one meanwhile.
+fn holds<C: WakeCheck>() -> [(Work<C>, Step); 3] {
+    [
+        (take_to_write, Step::UnlockWrite),
+        (take_to_read, Step::UnlockRead),
+        (take_upgradably, Step::UnlockUpgradable),
+    ]
+}
+
+pub fn one<C: WakeCheck>(random: &mut Rng) -> Work<C> {
+    let works = works();
+    works[random.usize(..works.len())]
+}
+
+fn with_one<C: WakeCheck>(random: &mut Rng, _: u32) -> Deed<Locks<C>> {
     let work = one(random);
     Rc::new(move |Locks([lock, _])| work(lock))
 }
 
-fn with_both(random: &mut Rng, _: u32) -> Deed<Locks> {
+fn with_both<C: WakeCheck>(random: &mut Rng, _: u32) -> Deed<Locks<C>> {
     let (work, at) = (one(random), random.usize(..2));
-    let (take, step) = HOLDS[random.usize(..HOLDS.len())];
+    let holds = holds();
+    let (take, step) = holds[random.usize(..holds.len())];
     match random.bool() {
         true => Rc::new(move |Locks(locks)| work(&locks[at])),
         false => Rc::new(move |Locks([held, lock])| {
@@ -70,11 +78,10 @@ fn with_both(random: &mut Rng, _: u32) -> Deed<Locks> {
     }
 }
 
-fn explore_programs(first: u64, count: u64) {
-    let at_end = |Locks(locks): &Locks| {
+fn explore_programs<C: WakeCheck>(names: [&str; 2], numbers: Range<u64>) {
+    let at_end = |Locks(locks): &Locks<C>| {
         assert!(!locks.iter().any(|shared| shared.lock.is_locked()));
     };
-    let numbers = first..first + count;
     let events = [
         Event::Parked,
         Event::ReadersGranted,
@@ -87,25 +94,29 @@ fn explore_programs(first: u64, count: u64) {
         Event::BiasRevoked,
         Event::ToldToComeAgain,
     ];
-    let with = numbers.clone();
-    explore("rwsem", with, &events, with_one, Locks::new, at_end);
-    explore(
-        "rwsem, 2 locks",
-        numbers,
-        &events,
-        with_both,
-        Locks::new,
-        at_end,
-    );
+    for (name, any_deed) in names.into_iter().zip([with_one, with_both]) {
+        let numbers = numbers.clone();
+        explore(name, numbers, &events, any_deed, Locks::new, at_end);
+    }
+}
+
+fn lockless(numbers: Range<u64>) {
+    explore_programs::<Lockless>(["rwsem", "rwsem, 2 locks"], numbers);
+}
+
+fn trylock(numbers: Range<u64>) {
+    explore_programs::<Trylock>(["rwsem, trylock", "rwsem, trylock, 2 locks"], numbers);
 }
 
 #[test]
 fn random_programs() {
-    explore_programs(0, 100);
+    lockless(0..100);
+    trylock(5_000..5_050);
 }
 
 #[test]
 #[ignore = "20 times the programs of the test above"]
 fn random_programs_for_long() {
-    explore_programs(100, 2_000);
+    lockless(100..2_100);
+    trylock(6_000..7_000);
 }
