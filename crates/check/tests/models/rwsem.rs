@@ -1,5 +1,6 @@
 //! Models of the reader-writer semaphore.
 
+mod another;
 mod bias;
 mod keep;
 mod last;

@@ -254,7 +254,7 @@ fn random_programs_freed_for_long() {
 }
 
 #[test]
-#[ignore = "finds faults that are not mended yet"]
+#[ignore = "finds the faults that `another` has models of"]
 fn random_programs_left() {
     explore_ended(0..100);
 }
