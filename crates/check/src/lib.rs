@@ -61,5 +61,6 @@ pub use paging::memory;
 pub use tracked::Tracked;
 pub use word::{CheckWord, afterwards, fence, free, history, limit_whims, name, spawn};
 pub use world::{
-    Check, CheckCounter, await_boost, await_lent, be_urgent, die, lent_levels, level, set_level,
+    Check, CheckCounter, await_boost, await_lent, be_urgent, become_another, die, lent_levels,
+    level, set_level,
 };

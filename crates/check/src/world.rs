@@ -18,11 +18,18 @@ use crate::{
 /// the order in which they were spawned, from 1 on.
 pub struct Check;
 
+/// The calling task goes on for another that has ended, and may hold what that took.
+pub fn become_another() {
+    record(Check::me()).was_another.store(1, Ordering::Relaxed); // the caller's own
+}
+
 /// A task, its own priority, and the one that it is lent: levels.
 struct Record {
     locks: TaskRecord<Check>,
     own: CheckWord,
     lent: CheckWord,
+    /// Whether it goes on for a task that has ended.
+    was_another: CheckWord,
     /// The word that the kernel wipes when the task dies.
     slot: Cell<Option<usize>>,
 }
@@ -33,6 +40,7 @@ impl Record {
             locks: TaskRecord::new(),
             own: CheckWord::ZERO,
             lent: CheckWord::ZERO,
+            was_another: CheckWord::ZERO,
             slot: Cell::new(None),
         }
     }
@@ -96,6 +104,10 @@ impl Platform for Check {
         };
         let tasks = (1..=tasks).filter_map(TaskId::new);
         tasks.map(|task| &record(task).locks).for_each(show);
+    }
+
+    fn was_another() -> bool {
+        record(Self::me()).was_another.load(Ordering::Relaxed) != 0 // the caller's own
     }
 
     fn borrow() -> Option<TaskId> {

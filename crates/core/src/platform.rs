@@ -341,6 +341,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn fetch_ahead(_fetch: impl FnOnce()) {}
 
+    /// Whether the calling task may hold what it took as another, before it got its number: a
+    /// thread that ends.
+    fn was_another() -> bool {
+        false
+    }
+
     /// The calling task is about to unpark `task`: as [`Platform::about_to_write`].
     #[inline(always)]
     fn about_to_unpark(_task: TaskId) {}

@@ -485,14 +485,20 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// counted. A snapshot, for who checks releases: quick if the task is one.
     #[inline]
     pub fn may_be_read_by_me(&self) -> bool {
-        let by_reservation = self.is_read_by_keeper();
-        let count = self.count();
-        let uncounted = || count.has_slots() && (self.has_slot() || self.is_read_by_slot());
-        let counted = match count.has(WRITER) {
-            true => count.has_keeper() && (by_reservation || count.readers() > 0),
-            false => count.counted_readers() > 0,
-        };
-        counted || uncounted()
+        loop {
+            let by_reservation = self.is_read_by_keeper();
+            let count = self.count();
+            let counted = match count.has(WRITER) {
+                true => count.has_keeper() && (by_reservation || count.readers() > 0),
+                false => count.counted_readers() > 0,
+            };
+            let is_read =
+                counted || count.has_slots() && (self.has_slot() || self.is_read_by_slot());
+            // Who is not in a slot any more may be in the count by now.
+            if is_read || self.count() == count {
+                return is_read;
+            }
+        }
     }
 
     /// Whether a writer holds the lock.

@@ -95,6 +95,9 @@ impl<N: Numbers> Platform for Threads<N> {
     fn each_reader(show: impl FnMut(&'static TaskRecord<Self>)) {
         tasks::living().map(N::locks).for_each(show);
     }
+    fn was_another() -> bool {
+        tasks::was_another()
+    }
     fn running(task: TaskId) -> Running {
         spin::running(N::dense(task), N::hurries())
     }

@@ -76,6 +76,8 @@ pub struct Own {
     pub area: Cell<*mut u8>,
     /// The record of `me`.
     record: Cell<Option<&'static Record>>,
+    /// Whether the thread has ended once, with another number.
+    was_another: Cell<bool>,
     /// The locks that are reserved for the thread.
     keeper: Keeper,
 }
@@ -87,6 +89,7 @@ thread_local! {
             tid: Cell::new(0),
             area: Cell::new(ptr::null_mut()),
             record: Cell::new(None),
+            was_another: Cell::new(false),
             keeper: Keeper::new(is_mine),
         }
     };
@@ -332,6 +335,11 @@ fn register() -> TaskId {
     me
 }
 
+/// Whether the calling thread, which ends, may hold what it took by another number.
+pub fn was_another() -> bool {
+    own().was_another.get()
+}
+
 /// A record that is no thread's, until it is [`release`]d.
 pub fn borrow() -> TaskId {
     errno::kept(|| reuse().unwrap_or_else(fresh))
@@ -465,6 +473,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
         own().me.set(0);
         own().record.set(None);
         own().tid.set(0);
+        own().was_another.set(true);
         keeper().begin(false); // what was reserved for `me` is the next one's
         record(me).tid.store(0, Relaxed); // a hint
         record(me).whereabouts.end();

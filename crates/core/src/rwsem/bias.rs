@@ -43,6 +43,17 @@
 //! readers stay in the count. So does the virtual reader whom a thread was about to
 //! release or to make, that is gone.
 //!
+//! # Readers that leave as another task
+//!
+//! A thread that ends may get another number, by which it releases what it reads. Such a
+//! reader does not find its slot, and cannot know whether it is in the count by now. It must not
+//! take the slot of another, who leaves that by a store that looks at nothing but the count;
+//! nor a part of the count that is another's, who may not have seen yet that it is counted, and
+//! whom that part keeps from leaving by the store. So it ends the bias first, or counts who is
+//! in by slots if another has ended it: then it is counted itself. It is in while it counts, so
+//! that nobody takes the lock or frees it meanwhile, and what it takes back for a reader that
+//! has left (B2) it owes to nobody.
+//!
 //! # Stale slots
 //!
 //! A slot may name a lock that was dropped or moved while a guard of it was forgotten.
@@ -285,21 +296,26 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if mine.slots[0].lock.load(Relaxed) == 0 && mine.others.load(Relaxed) == 0 {
             return false; // both are the caller's own
         }
-        let Some(at) = mine.slots.iter().position(|slot| slot.names(name)) else {
-            return false;
-        };
-        mine.count_others(at, 1u32.wrapping_neg());
-        // (B4) Acquire: who revoked has told all that it counted.
-        let stands = Count(self.count.load(Acquire)).has_slots();
-        let word = &mine.slots[at].lock;
-        // (B2) Release: I have left; Acquire: I am counted.
-        match word.compare_exchange(name.lock, 0, Release, Acquire) {
-            Ok(_) => stands,
-            Err(_) => {
-                word.store(0, Relaxed); // the caller's own again
-                false
+        let mut counted = None;
+        for (at, slot) in mine.slots.iter().enumerate() {
+            if !slot.names(name) {
+                continue;
             }
+            // (B4) Acquire: who revoked has told all that it counted.
+            let stands = Count(self.count.load(Acquire)).has_slots();
+            // (B2) Release: I have left; Acquire: I am counted.
+            let left = slot.lock.compare_exchange(name.lock, 0, Release, Acquire);
+            if left.is_ok() {
+                mine.count_others(at, 1u32.wrapping_neg());
+                return stands;
+            }
+            counted = Some(at); // a thread that had the number before may have left it
         }
+        if let Some(at) = counted {
+            mine.count_others(at, 1u32.wrapping_neg());
+            mine.slots[at].lock.store(0, Relaxed); // the caller's own again
+        }
+        false
     }
 
     /// A reader is about to leave, and the lock is read again and again: it leaves its
@@ -395,23 +411,5 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let (name, mut is_read) = (self.name(), false);
         P::each_reader(|task| task.slots.visit(name, |_| is_read = true));
         is_read
-    }
-
-    /// Releases the lock for a reader that has said in another task's slot that it reads:
-    /// of a thread that is about to end, and has got another number for that. Returns
-    /// whether there was one.
-    #[cold]
-    pub(super) fn leave_by_slot_of_another(&self) -> bool {
-        let (name, mut left) = (self.name(), false);
-        P::each_reader(|task| {
-            task.slots.visit(name, |word| {
-                // (B2) as its own task's
-                left = left
-                    || word
-                        .compare_exchange(name.lock, 0, Release, Acquire)
-                        .is_ok();
-            });
-        });
-        left
     }
 }

@@ -198,6 +198,13 @@ impl Count {
         self.0 & (STATE | WRITER | OF_WAITERS) == 0 && readers
     }
 
+    /// Whether one of the readers but the upgradable one is counted.
+    #[inline(always)]
+    pub(super) const fn has_counted_reader(self) -> bool {
+        let upgradable = self.has(UPGRADABLE) && !self.has(WRITER);
+        self.counted_readers() > upgradable as u32
+    }
+
     /// The readers but the virtual one.
     pub(super) const fn counted_readers(self) -> u32 {
         self.readers() - (self.state() != 0 && !self.has(WRITER)) as u32

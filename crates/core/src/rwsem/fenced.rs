@@ -247,7 +247,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Counts the readers that are in by slots, who leave them by a test (B1).
-    fn count_after_quiesce(&self) {
+    pub(super) fn count_after_quiesce(&self) {
         P::quiesce(); // (B1)
         self.count_slots();
     }

@@ -162,16 +162,32 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Releases the lock for a reader that has company, or is waited for.
     #[inline(never)]
-    fn release_counted(&self, mut count: Count, fair: bool) {
-        if count.counted_readers() == 0 {
-            if count.has_slots() && self.leave_by_slot_of_another()
-                || count.has_keeper() && self.leave_as_keeper_of_another()
-            {
-                return;
-            }
-            count = self.count(); // it may be in the count by now
+    fn release_counted(&self, count: Count, fair: bool) {
+        if count.has_counted_reader() && !(count.has_slots() && P::was_another()) {
+            self.release_from(count, Kind::Read, fair);
+        } else if !self.leave_as_another() {
+            self.release_from(self.count(), Kind::Read, fair);
         }
-        self.release_from(count, Kind::Read, fair);
+    }
+
+    /// Has a reader counted that took the lock as another task. Returns whether it has left
+    /// instead, for the keeper that it was.
+    #[cold]
+    fn leave_as_another(&self) -> bool {
+        loop {
+            let count = self.count();
+            if count.has_keeper() && self.leave_as_keeper_of_another() {
+                return true;
+            } else if count.is_biased_somehow() {
+                self.revoke(count);
+            } else {
+                if count.has_slots() {
+                    P::fence(); // (F1)
+                    self.count_after_quiesce(); // who revokes may take long
+                }
+                return false;
+            }
+        }
     }
 
     /// Releases the lock for the writer.
@@ -228,10 +244,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline]
     fn part(&self, kind: Kind, count: Count) -> u32 {
         let (part, holds) = match kind {
-            Kind::Read | Kind::Recursive => {
-                let upgradable = u32::from(count.has(UPGRADABLE) && !count.has(WRITER));
-                (READER, count.counted_readers() > upgradable)
-            }
+            Kind::Read | Kind::Recursive => (READER, count.has_counted_reader()),
             Kind::Upgradable => (READER | UPGRADABLE, count.has(UPGRADABLE)),
             Kind::Write | Kind::Upgrade => (WRITER, self.is_mine()),
         };

@@ -14,7 +14,6 @@ fn read_and_stay(shared: &Shared) {
 /// A reader that is to upgrade is the only one that is counted. Who releases the lock for the
 /// one in the slot takes that for a part of its own.
 #[test]
-#[ignore = "the lock is at fault"]
 fn beside_an_upgradable_reader() {
     fn read_upgradably(shared: &Shared) {
         shared.wait_for(1);
@@ -36,7 +35,6 @@ fn beside_an_upgradable_reader() {
 /// A reader that is counted leaves at the same time. Both take the one part, and so that of the
 /// virtual reader; or the one that comes too late does not find the slot.
 #[test]
-#[ignore = "the lock is at fault"]
 fn beside_a_counted_reader() {
     for changes in 0..=3 {
         let explorer = EXPLORER.pct(1, changes, MANY);
@@ -53,7 +51,6 @@ fn beside_a_counted_reader() {
 /// Another leaves by its own slot meanwhile. Who releases the lock takes that slot, which its
 /// reader leaves by a store all the same: one of the two stays for ever.
 #[test]
-#[ignore = "the lock is at fault"]
 fn beside_another_slot() {
     for changes in 0..=3 {
         let explorer = EXPLORER.pct(1, changes, MANY);
@@ -62,6 +59,23 @@ fn beside_another_slot() {
                 (0, Shared::read),
                 (0, read_and_stay),
                 (0, Shared::leave_for_another),
+            ]);
+        });
+    }
+}
+
+/// A writer has ended the bias, and takes long: who releases the lock has to see to it alone that
+/// nobody leaves by a store any more.
+#[test]
+fn beside_one_who_revokes() {
+    for changes in 1..=4 {
+        let explorer = EXPLORER.pct(1, changes, 3 * MANY);
+        explore("rwsem, another, revoked", &explorer, &[], || {
+            tasks::<Lockless>(&[
+                (0, read_and_stay),
+                (0, Shared::read),
+                (0, Shared::leave_for_another),
+                (0, Shared::try_to_write),
             ]);
         });
     }

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use fastrand::Rng;
+use lockyard_check::become_another;
 
 use super::{programs::one, *};
 use crate::programs::{
@@ -204,6 +205,7 @@ fn deed_or_release(random: &mut Rng, task: u32) -> Deed<Ended> {
         0 => Rc::new(|ended| ended.shared.read_at_once()),
         1 => Rc::new(|ended| ended.shared.write_at_once()),
         _ => Rc::new(move |ended| {
+            become_another();
             if ended.left.take() {
                 ended.release(unlock);
             }
@@ -221,7 +223,10 @@ fn any_unlock(random: &mut Rng) -> Step {
 fn end_or_release(random: &mut Rng, task: u32) -> Deed<Ended> {
     let unlock = any_unlock(random);
     match random.u32(..4) {
-        _ if task == 0 => Rc::new(move |ended| ended.release_all(unlock)),
+        _ if task == 0 => Rc::new(move |ended| {
+            become_another();
+            ended.release_all(unlock);
+        }),
         0 => Rc::new(|ended| ended.left.finish()),
         choice => Rc::new(move |ended| ended.end_reading(choice == 1)),
     }
@@ -254,7 +259,6 @@ fn random_programs_freed_for_long() {
 }
 
 #[test]
-#[ignore = "finds the faults that `another` has models of"]
 fn random_programs_left() {
     explore_ended(0..100);
 }

@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use lockyard_check::{Check, CheckWord, Tracked, afterwards, limit_whims, name, spawn};
+use lockyard_check::{
+    Check, CheckWord, Tracked, afterwards, become_another, limit_whims, name, spawn,
+};
 use lockyard_core::{
     FOREVER, Look,
     Ordering::{Acquire, Relaxed, Release},
@@ -266,6 +268,7 @@ impl<C: WakeCheck> Shared<C> {
     pub fn leave_for_another(&self) {
         let done = |now| now > 0;
         Check::spin_until(&self.been, Acquire, Look::Poll, FOREVER, done, || false);
+        become_another();
         self.payload.get();
         self.unlock_read();
     }
