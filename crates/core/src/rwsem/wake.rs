@@ -182,7 +182,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 self.revoke(count);
             } else {
                 if count.has_slots() {
-                    P::fence(); // (F1)
                     self.count_after_quiesce(); // who revokes may take long
                 }
                 return false;
