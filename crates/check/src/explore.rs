@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lockyard_core::Event;
+use lockyard_core::{Event, Look};
 
 use crate::{
     execution::{Execution, Halt, Limits},
@@ -61,7 +61,7 @@ impl Explorer {
                 whims: 0,
                 spurious: 0,
                 steps: 10_000,
-                polls: false,
+                look: Look::Event,
                 runs: false,
                 keeps: false,
                 biases: false,
@@ -150,10 +150,17 @@ impl Explorer {
         self
     }
 
-    /// Tells spinners that they had best poll, and not look seldom.
+    /// Tells spinners that they had best poll, and not wait for an event.
     #[must_use]
     pub const fn polling(mut self) -> Self {
-        self.limits.polls = true;
+        self.limits.look = Look::Poll;
+        self
+    }
+
+    /// Tells spinners that they had best look seldom.
+    #[must_use]
+    pub const fn seldom(mut self) -> Self {
+        self.limits.look = Look::Every(1_000);
         self
     }
 

@@ -2,6 +2,8 @@
 
 use std::{cell::RefCell, rc::Rc};
 
+use lockyard_core::Look;
+
 use crate::memory::Ordering;
 
 /// A step: the thread stops before it, and the explorer decides who goes next.
@@ -184,7 +186,7 @@ pub(crate) enum Request {
     Urgent {
         or_owns: bool,
     },
-    /// Whether spinners poll.
+    /// How spinners look.
     Pace,
     /// Whether locks are kept.
     Keeps,
@@ -210,6 +212,7 @@ pub(crate) enum Answer {
     /// What a compare-exchange found, when it failed.
     Failed(u32),
     Bool(bool),
+    Pace(Look),
     /// What two words held.
     Pair([u32; 2]),
     Time(u64),

@@ -137,13 +137,14 @@ impl Platform for Check {
         true
     }
 
-    /// As [`Explorer::polling`] says.
+    /// By events, unless [`Explorer::polling`] or [`Explorer::seldom`] says otherwise.
     ///
     /// [`Explorer::polling`]: crate::Explorer::polling
+    /// [`Explorer::seldom`]: crate::Explorer::seldom
     fn pace(_transfers: u32) -> Look {
         match ask(Request::Pace) {
-            Answer::Bool(true) => Look::Poll,
-            _ => Look::Every(1_000),
+            Answer::Pace(look) => look,
+            _ => unreachable!("a pace is answered with a look"),
         }
     }
 

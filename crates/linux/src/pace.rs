@@ -2,11 +2,11 @@
 //!
 //! A lock whose owner comes back sooner than the lock could change hands does
 //! more while it stays with that owner: its waiters had better leave the cache
-//! line alone. A thread's own period, from taking a lock to coming back for it,
-//! tells that of threads like it. It is compared with the time that a cache line
-//! takes from one CPU to another, as the thread measures it when a look finds the
-//! word changed: that differs between machines, between the CPUs of one, and for a
-//! virtual machine from minute to minute.
+//! line alone, for a thousand acquisitions or so. A thread's own period, from taking
+//! a lock to coming back for it, tells that of threads like it. It is compared with
+//! the time that a cache line takes from one CPU to another, as the thread measures it
+//! when a look finds the word changed: that differs between machines, between the CPUs
+//! of one, and for a virtual machine from minute to minute.
 
 use std::{
     cell::Cell,
@@ -22,64 +22,70 @@ use crate::{arch, clock, tasks::keeper};
 /// more is known, and the next owner is in a transfer after the release, and a little.
 /// Measured with 2 threads that hold the mutex for as long as they stay away: polling and
 /// looking seldom do the same at a period of 2.8 transfers where one takes 32 ns, and at
-/// 2.9 where it takes 140. While they poll, a measured period comes out a little shorter,
-/// at 2.5 there.
+/// 2.6 where it takes 110.
 const SHORT: (u64, u64) = (4, 3);
 
-/// How spinners look when the period is short: a batch of the owner's comings
-/// and goings apart.
-const SELDOM: Look = Look::Every(3_000);
+/// How spinners look when the period is short. Each look costs the owner a transfer or two;
+/// and a lock that nobody comes back to is idle until the next.
+const SELDOM: Look = Look::Every(16_000);
 
 /// While polling, one spin in so many is measured, after the first few: to read the cycle
-/// counter at each look delays the hand-over, and a mean that comes out too short by chance
+/// counter at each look delays the hand-over, and a period that comes out too short by chance
 /// has the thread look seldom. Spins that look seldom all are: they are long, and a change
 /// of the period should not go unnoticed.
 const MEASURED: u32 = 1024;
 
-/// Where the means begin: a period that is long, and a transfer that is usual.
+/// What is taken for granted before anything is measured: a period that is long, and a
+/// transfer that is usual.
 const PERIOD_NS: u64 = 5_000;
 const TRANSFER_NS: u64 = 100;
 
-/// Means are of so many parts of a nanosecond.
+/// Times are in so many parts of a nanosecond.
 const PARTS: u64 = 64;
 
 struct Pace {
     /// When the last measured spin took its lock, in cycles, and how many locks the
     /// thread had taken then.
     since: Cell<Option<(u64, u32)>>,
-    period: Mean,
-    transfer: Mean,
+    period: Median,
+    transfer: Median,
 }
 
-/// A mean in which the last few samples weigh most.
-struct Mean {
-    mean: Cell<u64>,
-    /// Of how many samples, as far as these are fewer than weigh in it.
+/// A running median: what interrupts a thread makes some samples a thousand times too long.
+struct Median {
+    median: Cell<u64>,
+    /// Of how many samples, at the beginning.
     of: Cell<u64>,
 }
 
-impl Mean {
-    const SAMPLES: u64 = 7;
+impl Median {
+    /// The least of so many samples is where it begins.
+    const FIRST: u64 = 7;
+
+    /// A sample moves it by an eighth, or a nanosecond, at most.
+    const STEP: u64 = 8;
 
     /// What it is without any.
     const fn new(ns: u64) -> Self {
         Self {
-            mean: Cell::new(ns * PARTS),
+            median: Cell::new(ns * PARTS),
             of: Cell::new(0),
         }
     }
 
-    /// No sample but the first counts for more than twice the mean, lest an interruption
-    /// weigh.
     fn add(&self, sample: u64) {
-        let (mean, of) = (self.mean.get(), self.of.get());
-        let most = if of == 0 { sample } else { 2 * mean + PARTS };
-        self.mean.set((of * mean + sample.min(most)) / (of + 1));
-        self.of.set((of + 1).min(Self::SAMPLES));
+        let (median, of) = (self.median.get(), self.of.get());
+        let step = (median / Self::STEP).max(PARTS);
+        self.median.set(match of {
+            0 => sample,
+            _ if self.begins() => median.min(sample),
+            _ => sample.clamp(median.saturating_sub(step), median + step),
+        });
+        self.of.set((of + 1).min(Self::FIRST));
     }
 
     fn begins(&self) -> bool {
-        self.of.get() < Self::SAMPLES
+        self.of.get() < Self::FIRST
     }
 }
 
@@ -95,8 +101,8 @@ thread_local! {
     static PACE: Pace = const {
         Pace {
             since: Cell::new(None),
-            period: Mean::new(PERIOD_NS),
-            transfer: Mean::new(TRANSFER_NS),
+            period: Median::new(PERIOD_NS),
+            transfer: Median::new(TRANSFER_NS),
         }
     };
 }
@@ -115,7 +121,7 @@ pub fn now() -> u64 {
 #[inline(always)]
 pub fn look(transfers: u32) -> Look {
     match LEFT.get() {
-        0 => PACE.with(Pace::measure),
+        0 => PACE.with(|pace| pace.measure(transfers <= ENOUGH.get())),
         left => LEFT.set(left - 1),
     }
     if transfers > ENOUGH.get() {
@@ -160,19 +166,21 @@ fn parts(cycles: u64) -> u64 {
 }
 
 impl Pace {
-    /// Ends a measurement, or has this spin measured.
+    /// Ends a measurement, or has this spin measured; `polled`: the last one did.
     #[cold]
     #[inline(never)]
-    fn measure(&self) {
+    fn measure(&self, polled: bool) {
         let Some((since, took)) = self.since.take() else {
             MEASURE.set(true);
             return;
         };
+        let times = u64::from(keeper().took().wrapping_sub(took)) + 1;
+        // That the caller spins it knows from a try, which took it a transfer. If others
+        // poll, so did each release before, or the try after it.
+        let transfers = if polled { times } else { 1 };
         let away = parts(arch::cycles().saturating_sub(since));
-        let times = keeper().took().wrapping_sub(took) + 1;
-        // That the caller spins it knows from a try, which took it a transfer.
-        let away = away.saturating_sub(self.transfer.mean.get());
-        self.period.add(away / u64::from(times));
+        let away = away.saturating_sub(transfers * self.transfer.median.get());
+        self.period.add(away / times);
         self.learn();
     }
 
@@ -186,7 +194,7 @@ impl Pace {
 
     fn learn(&self) {
         let (times, of) = SHORT;
-        let enough = of * self.period.mean.get() / (times * self.transfer.mean.get()).max(1);
+        let enough = of * self.period.median.get() / (times * self.transfer.median.get()).max(1);
         ENOUGH.set(u32::try_from(enough).unwrap_or(u32::MAX));
         LEFT.set(if self.period.begins() { 0 } else { MEASURED });
     }
@@ -206,8 +214,8 @@ mod tests {
             ] {
                 let pace = Pace {
                     since: Cell::new(None),
-                    period: Mean::new(transfers * transfer),
-                    transfer: Mean::new(transfer),
+                    period: Median::new(transfers * transfer),
+                    transfer: Median::new(transfer),
                 };
                 pace.learn();
                 assert_eq!([2, 3].map(look), looks, "{transfers} times {transfer} ns");
@@ -216,21 +224,22 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_weighs_little() {
-        let mean = Mean::new(0);
-        (0..10).for_each(|_| mean.add(32 * PARTS));
-        mean.add(1_000_000 * PARTS);
-        assert!(mean.mean.get() < 37 * PARTS);
+    fn interruptions_do_not_weigh() {
+        let median = Median::new(0);
+        for sample in 0..60 {
+            let interrupted = sample % 3 == 0;
+            median.add(if interrupted { 1_000_000 } else { 32 } * PARTS);
+        }
+        assert!((32..=36).contains(&(median.median.get() / PARTS)));
     }
 
     #[test]
-    fn a_mean_follows() {
+    fn a_median_follows() {
         for (from, to) in [(32, 140), (140, 32), (0, 32), (5_000, 100)] {
-            let mean = Mean::new(5_000);
-            (0..10).for_each(|_| mean.add(from * PARTS));
-            (0..50).for_each(|_| mean.add(to * PARTS));
-            let off = mean.mean.get().abs_diff(to * PARTS);
-            assert!(off < to * PARTS / 10, "from {from} to {to}: off by {off}");
+            let median = Median::new(5_000);
+            (0..10).for_each(|_| median.add(from * PARTS));
+            (0..50).for_each(|_| median.add(to * PARTS));
+            assert_eq!(median.median.get(), to * PARTS, "from {from} to {to}");
         }
     }
 }

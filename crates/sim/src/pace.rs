@@ -7,7 +7,7 @@ use crate::machine::Picos;
 
 /// As crates/linux has them.
 const SHORT: (Picos, Picos) = (4, 3);
-const SELDOM: Look = Look::Every(3_000);
+const SELDOM: Look = Look::Every(16_000);
 const BEGIN: Picos = 5_000_000;
 
 /// A task's mean period, from taking a lock to coming back for it.
@@ -15,6 +15,8 @@ pub(crate) struct Pace {
     mean: Picos,
     /// When it last took a lock after spinning, and how many it had taken then.
     since: Option<(Picos, u32)>,
+    /// Whether it polled for that one.
+    polled: bool,
 }
 
 impl Default for Pace {
@@ -22,6 +24,7 @@ impl Default for Pace {
         Self {
             mean: BEGIN,
             since: None,
+            polled: true,
         }
     }
 }
@@ -36,16 +39,13 @@ impl Pace {
     /// hands, where a line comes from another core in `transfer`.
     pub(crate) fn look(&mut self, now: Picos, took: u32, transfers: u32, transfer: Picos) -> Look {
         if let Some((since, before)) = self.since.take() {
-            let times = took.wrapping_sub(before) + 1;
-            let away = (now - since).saturating_sub(transfer);
-            let period = away / u64::from(times);
+            let times = u64::from(took.wrapping_sub(before)) + 1;
+            let transfers = if self.polled { times } else { 1 };
+            let period = (now - since).saturating_sub(transfers * transfer) / times;
             self.mean = (7 * self.mean + period.min(2 * self.mean + 1_000)) / 8;
         }
         let (times, of) = SHORT;
-        if of * self.mean < times * u64::from(transfers) * transfer {
-            SELDOM
-        } else {
-            Look::Poll
-        }
+        self.polled = of * self.mean >= times * u64::from(transfers) * transfer;
+        if self.polled { Look::Poll } else { SELDOM }
     }
 }

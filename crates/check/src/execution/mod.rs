@@ -7,6 +7,8 @@ mod wait;
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use lockyard_core::Look;
+
 use crate::{
     fiber::{Fiber, Stop},
     memory::{Clock, Memory, THREADS},
@@ -31,7 +33,7 @@ pub(crate) struct Limits {
     /// Steps.
     pub(crate) steps: usize,
     /// Whether spinners poll.
-    pub(crate) polls: bool,
+    pub(crate) look: Look,
     /// Whether all tasks are always running.
     pub(crate) runs: bool,
     /// Locks are kept by who releases them.
@@ -402,7 +404,7 @@ impl<'a> Execution<'a> {
                 let whim = Question::Whim("finds a task off its CPU");
                 Answer::Bool(!self.limits.runs && self.decide(thread, whim))
             }
-            Request::Pace => Answer::Bool(self.limits.polls),
+            Request::Pace => Answer::Pace(self.limits.look),
             Request::Keeps => Answer::Bool(self.limits.keeps),
             Request::Biases => Answer::Bool(self.limits.biases),
             Request::Pairs => Answer::Bool(self.limits.pairs),

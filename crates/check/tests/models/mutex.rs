@@ -60,7 +60,12 @@ fn released_at_once() {
         tasks(&[2, 2], |guarded| use_and_free(guarded, false));
     });
     let explorer = Explorer::new().whims(3).pairing();
-    for explorer in [explorer, explorer.polling(), explorer.keeping()] {
+    for explorer in [
+        explorer,
+        explorer.polling(),
+        explorer.seldom(),
+        explorer.keeping(),
+    ] {
         for changes in 2..=4 {
             let explorer = explorer.pct(1, changes, 4_000);
             explore("mutex of 3, at once", &explorer, &[], || {
@@ -80,6 +85,29 @@ fn two_tasks_that_poll() {
         &[Event::WokeFirst],
         || locking(&[3, 3]),
     );
+}
+
+/// Who looks seldom watches somebody else come and go for a turn, and is handed the mutex
+/// meanwhile, or recalls it.
+#[test]
+fn two_tasks_that_look_seldom() {
+    let events = [Event::WokeFirst, Event::HandedOff, Event::SpinAcquired];
+    let explorer = Explorer::new().whims(3).seldom();
+    explore("mutex of 2, seldom", &explorer, &events, || {
+        locking(&[3, 3])
+    });
+    let explorer = Explorer::new().whims(20).seldom().keeping();
+    for changes in 1..=3 {
+        let explorer = explorer.pct(1, changes, 2_000);
+        explore("mutex, a turn", &explorer, &[Event::Recalled], || {
+            let guarded = tasks(&[20, 0], |guarded| {
+                for _ in 0..16 {
+                    guarded.lock_work_unlock();
+                }
+            });
+            afterwards(move || assert_eq!(guarded.payload.get(), 32));
+        });
+    }
 }
 
 #[test]
@@ -120,6 +148,9 @@ fn three_tasks_at_random() {
         explore("mutex of 3, random", &explorer, &[], || locking(&[3, 3, 3]));
         let explorer = Explorer::new().whims(3).pct(seed, 3, 20_000);
         explore("mutex of 3, PCT", &explorer, &[], || locking(&[3, 3, 3]));
+        explore("mutex of 3, seldom", &explorer.seldom(), &[], || {
+            locking(&[3, 3, 3]);
+        });
     }
 }
 
@@ -157,7 +188,12 @@ pub fn of_all_kinds() -> Rc<Guarded> {
 fn three_tasks_of_all_kinds() {
     for seed in 0..100 {
         let explorer = Explorer::new().whims(4);
-        for explorer in [explorer, explorer.polling(), explorer.keeping()] {
+        for explorer in [
+            explorer,
+            explorer.polling(),
+            explorer.seldom(),
+            explorer.keeping(),
+        ] {
             for explorer in [
                 explorer.random(seed, 5_000),
                 explorer.pct(seed, 2, 5_000),
@@ -310,7 +346,11 @@ fn kept_by_one() {
 #[test]
 fn kept_by_three_at_random() {
     let explorer = Explorer::new().whims(3).keeping();
-    for explorer in [explorer.random(0, 10_000), explorer.pct(0, 3, 10_000)] {
+    for explorer in [
+        explorer.random(0, 10_000),
+        explorer.pct(0, 3, 10_000),
+        explorer.seldom().pct(0, 3, 10_000),
+    ] {
         explore("mutex of 3, kept", &explorer, &[Event::Revoked], || {
             let guarded = of_all_kinds();
             afterwards(move || assert!(!guarded.mutex.is_locked()));

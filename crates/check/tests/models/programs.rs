@@ -27,10 +27,11 @@ fn no_deed<S>(_: &mut Rng, _: u32) -> Deed<S> {
 /// How the executions of a program are chosen, and what may happen in them.
 fn any_explorer(random: &mut Rng) -> Explorer {
     let mut explorer = Explorer::new().whims(random.u32(..=4));
-    let ways: [fn(Explorer) -> Explorer; 6] = [
+    let ways: [fn(Explorer) -> Explorer; 7] = [
         Explorer::biasing,
         Explorer::keeping,
         Explorer::polling,
+        Explorer::seldom,
         Explorer::pairing,
         Explorer::always_running,
         |explorer| explorer.wakes(Wakes::Permissive(1)),

@@ -74,7 +74,7 @@ fn unreached(seeds: u64) -> BTreeSet<(bool, u32)> {
     let seen = Rc::new(RefCell::new(Seen::default()));
     let base = Explorer::new().whims(6).wakes(Wakes::Permissive(2));
     for seed in 0..seeds {
-        for explorer in [base, base.polling()] {
+        for explorer in [base, base.polling(), base.seldom()] {
             for explorer in [explorer.pct(seed, 3, 6_000), explorer.random(seed, 2_000)] {
                 let seen = Rc::clone(&seen);
                 explore("words of a mutex", &explorer, &[], move || {
@@ -124,7 +124,7 @@ fn every_legal_state_and_no_other() {
 fn every_state_of_a_kept_mutex_is_legal() {
     let seen = Rc::new(RefCell::new(Seen::default()));
     let base = Explorer::new().whims(4).keeping();
-    for explorer in [base, base.polling()] {
+    for explorer in [base, base.polling(), base.seldom()] {
         for explorer in [explorer.pct(0, 3, 6_000), explorer.random(0, 4_000)] {
             let seen = Rc::clone(&seen);
             explore("words of a kept mutex", &explorer, &[], move || {

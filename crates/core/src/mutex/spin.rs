@@ -3,7 +3,7 @@
 
 use super::{
     Body, RawMutex,
-    keep::{KEPT, is_free, named},
+    keep::{is_free, named},
 };
 use crate::{
     osq,
@@ -14,16 +14,16 @@ use crate::{
 /// Looks of a glance; half as many after each take that fails.
 const GLANCES: u32 = 32;
 
-/// How often a spinner that looks seldom sees the keeper of a mutex come back to
-/// it until it recalls the mutex.
+/// How often a spinner that looks seldom finds the mutex free, and sees somebody come back
+/// to it, until it recalls the mutex: a wait is then worth a thousand acquisitions.
 const TURN: u32 = 12;
 
 /// Looks for a mutex that was recalled.
 const RECALL_LOOKS: u32 = 8;
 
-/// Looks in a row, of a spinner that looks seldom, at a reserved mutex: after
-/// these its keeper may be gone.
-const GONE_LOOKS: u32 = 2;
+/// Looks, of a spinner that looks seldom, at a mutex that it finds free: after these
+/// nobody is about to come back to it.
+const GONE_LOOKS: u32 = 16;
 
 /// How a spin ended.
 pub(crate) enum Spun {
@@ -112,9 +112,11 @@ impl<P: Platform> Body<P> {
         mut promise: Promise,
         gives_way: impl Fn() -> bool,
     ) -> Spun {
+        // Who looks seldom takes it when it has watched it for a turn, or nobody comes back.
+        let mut watched = !matches!(look, Look::Every(_));
         loop {
             let mut owner = self.owner.load(Relaxed); // `take_or_owner` acquires
-            if is_free(owner) {
+            if watched && is_free(owner) {
                 match self.take_or_owner(me) {
                     Ok(_) => {
                         self.spun(&mut promise);
@@ -123,6 +125,7 @@ impl<P: Platform> Body<P> {
                     Err(other) => owner = other,
                 }
             }
+            watched = true;
             let give_up = if gives_way() {
                 Some(Event::SpinNotTop)
             } else if let Some(first) = self.promise(&mut promise) {
@@ -215,20 +218,20 @@ impl<P: Platform> Body<P> {
     /// spinning.
     pub(super) fn watch(
         &self,
-        owner: u32,
+        mut owner: u32,
         look: Look,
         deadline: Option<Deadline>,
         also: impl Fn() -> bool,
     ) -> Option<Event> {
-        let task = named(owner);
         let mut why = None;
         for _ in 0..TURN {
+            let task = named(owner);
             let now = P::spin_until(
                 &self.owner,
                 Relaxed, // only a hint: `take_from` acquires
                 look,
                 FOREVER,
-                |now| now != owner,
+                |now| now != owner || is_free(now),
                 || {
                     if task.is_some_and(|owner| P::running(owner) == Running::No) {
                         why = Some(Event::SpinOwnerOff);
@@ -238,8 +241,9 @@ impl<P: Platform> Body<P> {
                     why.is_some() || also()
                 },
             );
-            if now != Some(owner | KEPT) || !self.is_back(owner, look) {
-                return why;
+            match now.and_then(|now| self.who_comes_back(now, look)) {
+                Some(back) => owner = back,
+                None => return why,
             }
         }
         self.recall();
@@ -255,21 +259,26 @@ impl<P: Platform> Body<P> {
         None
     }
 
-    /// Whether the keeper of a reserved mutex soon comes back to it, as far as the
-    /// spinner cares: one that polls has it recalled instead.
-    fn is_back(&self, keeper: u32, look: Look) -> bool {
-        let Look::Every(_) = look else {
-            self.recall();
-            return false;
-        };
-        let now = P::spin_until(
+    /// The owner word once another has come back to a mutex that was free, as far as the
+    /// spinner cares: one that polls takes it, or has it recalled if it is reserved.
+    fn who_comes_back(&self, now: u32, look: Look) -> Option<u32> {
+        if !is_free(now) {
+            return None;
+        }
+        if !matches!(look, Look::Every(_)) {
+            if now != 0 {
+                self.recall();
+            }
+            return None;
+        }
+        let back = P::spin_until(
             &self.owner,
             Relaxed, // only a hint: `take_from` acquires
-            look,
+            Look::Poll,
             GONE_LOOKS,
-            |now| now != keeper | KEPT,
+            |now| !is_free(now),
             || false,
         );
-        now == Some(keeper)
+        back.filter(|&owner| named(owner) != Some(P::me())) // it was handed to me
     }
 }

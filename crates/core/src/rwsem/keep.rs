@@ -213,7 +213,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     #[cold]
     fn recall_kept(&self, look: Look) {
-        if look != Look::Poll && !(0..TURN).all(|_| self.is_back(look)) {
+        if matches!(look, Look::Every(_)) && !(0..TURN).all(|_| self.is_back(look)) {
             return;
         }
         let count = self.count();

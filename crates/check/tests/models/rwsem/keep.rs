@@ -35,13 +35,8 @@ fn a_keeper_and_another() {
         (write_and_read, Shared::read),
     ];
     for (keeper, other) in works {
-        for polling in [false, true] {
-            let explorer = Explorer::new().keeping().always_running();
-            let explorer = if polling {
-                explorer.polling()
-            } else {
-                explorer
-            };
+        let explorer = Explorer::new().keeping().always_running();
+        for explorer in [explorer, explorer.polling(), explorer.seldom()] {
             let events = [Event::Revoked];
             for explorer in [
                 explorer.executions(MOST),
@@ -85,7 +80,12 @@ fn kept_with_waiters() {
         for changes in 2..=4 {
             let explorer = Explorer::new().keeping().whims(4).pct(1, changes, 1_000);
             let events = [Event::Revoked, Event::Parked, Event::SpinAcquired];
-            for explorer in [explorer, explorer.polling(), explorer.always_running()] {
+            for explorer in [
+                explorer,
+                explorer.polling(),
+                explorer.seldom(),
+                explorer.always_running(),
+            ] {
                 explore("rwsem, kept, 3 tasks", &explorer, &events, move || {
                     tasks(&works.map(|work| (4, work)));
                 });
@@ -116,7 +116,7 @@ fn who_gives_up() {
     let events = [Event::Revoked, Event::Cancelled];
     for changes in 2..=4 {
         let explorer = Explorer::new().keeping().whims(3).pct(1, changes, MANY);
-        for explorer in [explorer, explorer.polling()] {
+        for explorer in [explorer, explorer.polling(), explorer.seldom()] {
             explore("rwsem, kept, deadline", &explorer, &events, || {
                 tasks(&[
                     (3, write_twice),
@@ -151,7 +151,7 @@ fn a_keeper_that_downgrades() {
         for other in others {
             for changes in 2..=3 {
                 let explorer = Explorer::new().keeping().whims(2).pct(1, changes, 1_000);
-                for explorer in [explorer, explorer.polling()] {
+                for explorer in [explorer, explorer.polling(), explorer.seldom()] {
                     let events = [Event::Revoked];
                     explore("rwsem, kept, downgrade", &explorer, &events, move || {
                         tasks(&[(2, keeper), (2, other)]);
