@@ -3,14 +3,15 @@
 //!
 //! After the Linux kernel's percpu-rwsem (O. Nesterov, P. Zijlstra), cut for user
 //! space: a reader cannot switch preemption off, so it comes and goes by a
-//! conditional addition to the part of a counter that its CPU has
+//! conditional addition to a part of a counter that is its CPU's
 //! ([`PerCpu::add_if`]); an unlocked lock may be freed at once; and the readers'
 //! fast path comes back by a reader's doing, for nobody runs callbacks here.
 //!
 //! # The words
 //!
 //! The counter's sum, less the takings-back in `undone`, is the number of readers.
-//! A reader may come on one CPU and go on another: only the sum means anything.
+//! A reader may come by one part and go by another, of its CPU or of the next: only the sum
+//! means anything.
 //!
 //! The state word:
 //!
@@ -44,7 +45,7 @@
 //! | fence; state: is there a writer? | fence; sum up |
 //!
 //! A reader that finds a writer takes its 1 back, in a word of its own: a sum that
-//! missed a 1 on one CPU and had its -1 from another would hide a reader that is
+//! missed a 1 in one part and had its -1 from another would hide a reader that is
 //! in. For the same reason `undone` is read before the sum (P5).
 //!
 //! | reader (P5) | writer (P5) |

@@ -444,14 +444,14 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
 /// A world with counters that are spread over its CPUs.
 pub trait PerCpu: Platform {
-    /// A number modulo 2^32: the sum of a part for each CPU. It lies in a lock, so
-    /// all its bytes are zero until it is first used.
+    /// A number modulo 2^32: the sum of parts, of which each CPU has its own. It lies in a
+    /// lock, so all its bytes are zero until it is first used.
     type Counter: Send + Sync + 'static;
 
     /// The counter that nobody has added to.
     const ZERO: Self::Counter;
 
-    /// Adds `delta`, wrapping, to the part of the caller's CPU if `guard` holds
+    /// Adds `delta`, wrapping, to a part of the caller's CPU if `guard` holds
     /// `expected`. `false` if it does not, or for no reason.
     ///
     /// The test acquires and the addition releases. Both are one step towards

@@ -1,8 +1,12 @@
-//! Counters with a part for each CPU, as a lock needs to count its readers.
+//! Counters with parts for each CPU, as a lock needs to count its readers.
 //!
 //! The parts of a counter lie at the same place in as many rows; a row belongs to a
 //! CPU, which has the parts of many counters in a line of its own. A counter takes
 //! a place when it is first used, and gives it back when it is dropped.
+//!
+//! In a row it has two parts: one that grows, and one that shrinks. A reader that came and
+//! goes would else have to wait for its own addition, and the next reader for that: five
+//! cycles each, most of what it pays.
 //!
 //! A CPU adds to its row by a restartable sequence, without an atomic instruction:
 //! so nobody else may write to it. Threads that have no such sequences add to rows
@@ -24,8 +28,11 @@ use crate::rseq;
 /// A row has `1 << ROW_SHIFT` bytes. It is a part of the sequences in `arch`.
 pub const ROW_SHIFT: u32 = 16;
 
+/// The parts of a counter in a row: what was added, and what was subtracted.
+type Parts = [AtomicU32; 2];
+
 /// Counters with parts in the same mapping.
-const PLACES: u32 = (1 << ROW_SHIFT) / size_of::<AtomicU32>() as u32;
+const PLACES: u32 = (1 << ROW_SHIFT) / size_of::<Parts>() as u32;
 
 /// Rows for threads without restartable sequences.
 const SHARED_ROWS: usize = 8;
@@ -34,25 +41,26 @@ const SHARED_ROWS: usize = 8;
 const MANY_CPUS: usize = 8192;
 
 /// The mappings, each of a row for every CPU, and then the shared ones.
-static MAPPINGS: [AtomicPtr<AtomicU32>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
+static MAPPINGS: [AtomicPtr<Parts>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
 
 /// The next place that no counter has had. The first stays empty: a number of 0 is
 /// the end of a list.
 static FRESH: AtomicU32 = AtomicU32::new(1);
 /// The free places, as the free task numbers: the first in the low half, a count of
-/// changes above. A free place has the number of the next one in its first row.
+/// changes above. A free place has the number of the next one in the first part of its first
+/// row.
 static FREE: AtomicU64 = AtomicU64::new(0);
 
 /// A counter. Zero bytes are one that was never used.
 #[derive(Debug)]
 pub struct Counter {
-    /// Its part in the first row; null as long as it has no place.
-    first: AtomicPtr<AtomicU32>,
+    /// Its parts in the first row; null as long as it has no place.
+    first: AtomicPtr<Parts>,
 }
 
-/// The place of a counter: its part in the first row.
+/// The place of a counter: its parts in the first row.
 #[derive(Clone, Copy)]
-pub struct Place(*const AtomicU32);
+pub struct Place(*const Parts);
 
 impl Counter {
     /// A counter that was never used.
@@ -118,13 +126,16 @@ impl Drop for Counter {
 }
 
 impl Place {
-    /// The address of the part in the first row.
+    /// The address of the part in the first row to which this is to be added.
     #[inline(always)]
-    pub fn first(self) -> *const AtomicU32 {
+    pub fn first_for(self, delta: u32) -> *const AtomicU32 {
+        let shrinks = delta.cast_signed() < 0;
         self.0
+            .cast::<AtomicU32>()
+            .wrapping_add(usize::from(shrinks))
     }
 
-    fn part(self, row: usize) -> &'static AtomicU32 {
+    fn in_row(self, row: usize) -> &'static Parts {
         // SAFETY: `place` made the pointer, into a mapping of `rows()` rows, each of
         // `1 << ROW_SHIFT` bytes, which is never unmapped, and `row` is one of them.
         // Zeroed or not, its words are valid.
@@ -132,12 +143,13 @@ impl Place {
     }
 
     fn parts(self) -> impl Iterator<Item = &'static AtomicU32> {
-        (0..rows()).map(move |row| self.part(row))
+        (0..rows()).flat_map(move |row| self.in_row(row))
     }
 
     /// The part for a thread that has no restartable sequences.
     pub fn shared(self, task: TaskId) -> &'static AtomicU32 {
-        self.part(cpus() + task.number() as usize % SHARED_ROWS)
+        let [part, _] = self.in_row(cpus() + task.number() as usize % SHARED_ROWS);
+        part
     }
 }
 
@@ -175,15 +187,15 @@ fn rows() -> usize {
 fn place(number: u32) -> Place {
     let first = MAPPINGS[(number / PLACES) as usize].load(Acquire); // (N2)
     // SAFETY: a number exists only after `fresh` has mapped this, and the first row
-    // has `PLACES` words.
+    // has `PLACES` pairs of words.
     Place(unsafe { first.add((number % PLACES) as usize) })
 }
 
-/// The number of the place whose part in the first row this is.
-fn number(first: *const AtomicU32) -> u32 {
-    let offset = |mapping: &AtomicPtr<AtomicU32>| {
+/// The number of the place whose parts in the first row these are.
+fn number(first: *const Parts) -> u32 {
+    let offset = |mapping: &AtomicPtr<Parts>| {
         let bytes = first.addr().wrapping_sub(mapping.load(Acquire).addr()); // (N2)
-        (bytes < 1 << ROW_SHIFT).then_some(bytes / size_of::<AtomicU32>())
+        (bytes < 1 << ROW_SHIFT).then_some(bytes / size_of::<Parts>())
     };
     let mut mappings = (0..).zip(&MAPPINGS);
     mappings
@@ -199,7 +211,7 @@ fn reuse() -> Option<u32> {
         if number == 0 {
             return None;
         }
-        let link = place(number).part(0);
+        let [link, _] = place(number).in_row(0);
         let next = link.load(Relaxed); // of a place in use, it fails the exchange
         let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(next);
         match FREE.compare_exchange(list, changed, Acquire, Acquire) {
@@ -214,7 +226,7 @@ fn reuse() -> Option<u32> {
 
 /// Puts a place, whose parts are zero, into the list of free ones.
 fn release(number: u32) {
-    let link = place(number).part(0);
+    let [link, _] = place(number).in_row(0);
     let mut list = FREE.load(Relaxed); // checked by the exchange
     loop {
         link.store(list as u32, Relaxed); // published by the exchange
@@ -241,7 +253,7 @@ fn fresh() -> u32 {
 }
 
 /// Maps the rows unless they are mapped already.
-fn map(mapping: &AtomicPtr<AtomicU32>) {
+fn map(mapping: &AtomicPtr<Parts>) {
     // (N2) Acquire pairs with the Release below: what another has mapped.
     if !mapping.load(Acquire).is_null() {
         return;
@@ -293,6 +305,8 @@ mod tests {
             while !counter.add_if(5, &zero, 0) {}
             assert_eq!(counter.sum(), 5);
             assert!(!counter.add_if(5, &zero, 1));
+            while !counter.add_if(2u32.wrapping_neg(), &zero, 0) {}
+            assert_eq!(counter.sum(), 3);
         }
         let again = Counter::new();
         while !again.add_if(0, &zero, 0) {}

@@ -131,9 +131,9 @@ pub fn add_if(place: Place, delta: u32, guard: &AtomicU32, expected: u32) -> boo
         other_add_if(place, delta, guard, expected)
     } else {
         // SAFETY: `init_thread` found this area registered for this thread. The
-        // kernel numbers a CPU below `percpu::cpus`, and so the place has a part in
+        // kernel numbers a CPU below `percpu::cpus`, and so the place has parts in
         // the row of that number.
-        unsafe { arch::rseq_add_if(area, place.first(), delta, guard, expected) }
+        unsafe { arch::rseq_add_if(area, place.first_for(delta), delta, guard, expected) }
     }
 }
 

@@ -267,8 +267,8 @@ pub type RawPercpuRwLock<G = percpu_rwsem::Bounded> =
 /// Choose it for configuration, routing tables, caches: where thousands of reads
 /// come on each write. Choose [`RwLock`] where writers come often or must not wait,
 /// where a reader is to wait briefly without sleeping, for an upgradable reader, and
-/// for very many locks: each of these takes four bytes for every CPU as well, from
-/// its first use until it is dropped. A program can have 16 million at a time.
+/// for very many locks: each of these takes eight bytes for every CPU as well,
+/// from its first use until it is dropped. A program can have 8 million at a time.
 ///
 /// A writer lets no further reader in, and waits for those that are in. So a thread
 /// must not read again what it reads already: a writer that came in between waits
