@@ -1,12 +1,13 @@
 //! Time: the monotonic clock for deadlines, or that of the calendar, and the cycle counter
 //! for spinning.
 
-use std::hint;
+use std::{hint, num::NonZeroUsize};
 
 use lockyard_core::Deadline;
+use once_cell::race::OnceNonZeroUsize;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use crate::{arch, errno};
+use crate::arch;
 
 /// The mark of a deadline that is a moment of `CLOCK_REALTIME`. All others are moments of
 /// `CLOCK_MONOTONIC`, which comes there after 292 years.
@@ -70,29 +71,33 @@ pub(crate) fn timespec(Deadline(ns): Deadline) -> Timespec {
     }
 }
 
-/// What was measured when the process first spun.
-#[derive(Clone, Copy, Debug)]
-struct Rates {
-    /// Cycles of the counter in 1,024 ns.
-    cycles_per_1024_ns: u64,
-    /// 2^32 / cycles per microsecond, to divide by multiplying.
-    micros_per_cycle: u64,
-    /// Picoseconds that one pause of a spin loop takes.
-    pause_ps: u64,
-    /// Cycles between two ordered readings of the counter, one after the other.
-    reading: u64,
-}
+/// A rate of this machine: the pause of a spin loop takes 10 to 140 cycles, depending on the
+/// processor. Never 0.
+///
+/// All are measured when one is first asked for: by each thread that comes meanwhile, for
+/// none waits for another, which a fork's child might miss. What is measured first stays.
+type Rate = OnceNonZeroUsize;
 
-/// The rates of this machine: the pause of a spin loop takes 10 to 140 cycles,
-/// depending on the processor.
+static CYCLES_IN_1024_NS: Rate = Rate::new();
+/// 2^32 / cycles per microsecond, to divide by multiplying.
+static MICROS_PER_CYCLE: Rate = Rate::new();
+/// Picoseconds that one pause takes.
+static PAUSE_PS: Rate = Rate::new();
+/// Cycles between two ordered readings of the counter, one after the other, and 1.
+static READING_AND_1: Rate = Rate::new();
+
 #[inline]
-fn rates() -> Rates {
-    static RATES: errno::Lazy<Rates> = errno::Lazy::new(measure);
-    *RATES
+fn get(rate: &Rate) -> u64 {
+    let measured = || {
+        measure();
+        rate.get().expect("it was measured")
+    };
+    rate.get().unwrap_or_else(measured).get() as u64
 }
 
 /// The shortest of a few tries: an interrupt only makes a try longer.
-fn measure() -> Rates {
+#[cold]
+fn measure() {
     const PAUSES: u64 = 400;
     let (ns, cycles) = (0..5)
         .map(|_| {
@@ -110,25 +115,22 @@ fn measure() -> Rates {
             arch::ordered_cycles().saturating_sub(began)
         })
         .min();
-    let (ns, cycles) = (ns.max(1), cycles.max(1));
-    let cycles_per_1024_ns = (cycles * 1024 / ns).max(1);
-    Rates {
-        cycles_per_1024_ns,
-        micros_per_cycle: ((1u64 << 32) * 1024 / 1000 / cycles_per_1024_ns).max(1),
-        pause_ps: (ns * 1000 / PAUSES).max(1),
-        reading: reading.unwrap_or(0),
-    }
+    let rate = |value: u64| NonZeroUsize::new(value as usize).unwrap_or(NonZeroUsize::MIN);
+    let cycles = CYCLES_IN_1024_NS.get_or_init(|| rate(cycles * 1024 / ns.max(1)));
+    MICROS_PER_CYCLE.get_or_init(|| rate((1u64 << 32) * 1024 / 1000 / cycles.get() as u64));
+    PAUSE_PS.get_or_init(|| rate(ns * 1000 / PAUSES));
+    READING_AND_1.get_or_init(|| rate(reading.unwrap_or(0) + 1));
 }
 
 /// Cycles of the counter in so many nanoseconds.
 #[inline]
 pub(crate) fn cycles_in_ns(ns: u64) -> u64 {
-    (ns * rates().cycles_per_1024_ns) >> 10
+    (ns * get(&CYCLES_IN_1024_NS)) >> 10
 }
 
 /// Pauses of a spin loop in so many nanoseconds, at least 1.
 pub(crate) fn pauses_in_ns(ns: u32) -> u64 {
-    (u64::from(ns) * 1000 / rates().pause_ps).max(1)
+    (u64::from(ns) * 1000 / get(&PAUSE_PS)).max(1)
 }
 
 /// The cycle counter, for short times: it costs a few nanoseconds, and each CPU has its
@@ -140,7 +142,7 @@ pub fn cycles() -> u64 {
 
 /// Nanoseconds in so many cycles of the counter.
 pub fn ns_in_cycles(cycles: u64) -> u64 {
-    cycles.saturating_mul(1024) / rates().cycles_per_1024_ns
+    cycles.saturating_mul(1024) / get(&CYCLES_IN_1024_NS)
 }
 
 /// The result of a load, and the cycles that it took to come.
@@ -148,7 +150,7 @@ pub(crate) fn timed(load: impl FnOnce() -> u32) -> (u32, u64) {
     let began = arch::ordered_cycles();
     let value = load();
     let took = arch::ordered_cycles().saturating_sub(began);
-    (value, took.saturating_sub(rates().reading))
+    (value, took.saturating_sub(get(&READING_AND_1) - 1))
 }
 
 /// Cycles of the counter in so many microseconds.
@@ -158,6 +160,6 @@ pub(crate) fn cycles_in_micros(micros: u32) -> u64 {
 
 /// Microseconds by the cycle counter, wrapping.
 pub(crate) fn stamp() -> u32 {
-    let wide = u128::from(arch::cycles()) * u128::from(rates().micros_per_cycle);
+    let wide = u128::from(arch::cycles()) * u128::from(get(&MICROS_PER_CYCLE));
     (wide >> 32) as u32
 }

@@ -1,33 +1,6 @@
 //! The C library's `errno`, which stays as it is: a lock may be interposed, and those of
 //! the C library leave it alone. Calls of `rustix` do not touch it.
 
-use std::{ops::Deref, sync::OnceLock};
-
-/// A [`LazyLock`](std::sync::LazyLock) that leaves `errno` alone: who waits until another
-/// thread has made the value does so by a call that may fail.
-pub struct Lazy<T> {
-    made: OnceLock<T>,
-    make: fn() -> T,
-}
-
-impl<T> Lazy<T> {
-    /// Made by `make` when first used.
-    pub const fn new(make: fn() -> T) -> Self {
-        let made = OnceLock::new();
-        Self { made, make }
-    }
-}
-
-impl<T> Deref for Lazy<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        let make = || kept(|| self.made.get_or_init(self.make));
-        self.made.get().unwrap_or_else(make)
-    }
-}
-
 /// While it lives, `errno` may change.
 pub struct Kept(i32);
 

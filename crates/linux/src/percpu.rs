@@ -13,17 +13,20 @@
 //! of their own, atomically.
 
 use std::{
-    fs, ptr,
+    fs,
+    num::NonZeroUsize,
+    ptr,
     sync::atomic::{
-        AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+        AtomicPtr, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 
 use lockyard_core::TaskId;
+use once_cell::race::OnceNonZeroUsize;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
-use crate::rseq;
+use crate::{errno, rseq};
 
 /// A row has `1 << ROW_SHIFT` bytes. It is a part of the sequences in `arch`.
 pub const ROW_SHIFT: u32 = 16;
@@ -38,7 +41,7 @@ const PLACES: u32 = (1 << ROW_SHIFT) / size_of::<Parts>() as u32;
 const SHARED_ROWS: usize = 8;
 
 /// More CPUs than a Linux kernel can be built for, for want of better knowledge.
-const MANY_CPUS: usize = 8192;
+const MANY_CPUS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 
 /// The mappings, each of a row for every CPU, and then the shared ones.
 static MAPPINGS: [AtomicPtr<Parts>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
@@ -155,29 +158,24 @@ impl Place {
 
 /// How many CPUs there are or may be plugged in: more than any number of one.
 fn cpus() -> usize {
-    static CPUS: AtomicUsize = AtomicUsize::new(0);
-    match CPUS.load(Relaxed) {
-        0 => {
-            // All who come first find the same, and nobody waits, also not after a fork.
-            let possible = fs::read_to_string("/sys/devices/system/cpu/possible");
-            let known = possible.ok().and_then(|list| after_last(&list));
-            let cpus = known.unwrap_or(MANY_CPUS);
-            CPUS.store(cpus, Relaxed); // whoever reads it
-            cpus
-        }
-        known => known,
-    }
+    static CPUS: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    let read = || {
+        let possible = errno::kept(|| fs::read_to_string("/sys/devices/system/cpu/possible"));
+        let known = possible.ok().and_then(|list| after_last(&list));
+        known.unwrap_or(MANY_CPUS)
+    };
+    CPUS.get_or_init(read).get()
 }
 
 /// The number behind the last of a list such as `0-3,8-11`.
-fn after_last(list: &str) -> Option<usize> {
+fn after_last(list: &str) -> Option<NonZeroUsize> {
     let numbers = list.trim().split([',', '-']).map(str::parse::<usize>);
     let last = numbers
         .collect::<Result<Vec<_>, _>>()
         .ok()?
         .into_iter()
         .max()?;
-    Some(last + 1)
+    NonZeroUsize::MIN.checked_add(last)
 }
 
 fn rows() -> usize {
@@ -290,9 +288,9 @@ mod tests {
 
     #[test]
     fn a_list_of_cpus_has_an_end() {
-        assert_eq!(after_last("0\n"), Some(1));
-        assert_eq!(after_last("0-63\n"), Some(64));
-        assert_eq!(after_last("0-3,8-11\n"), Some(12));
+        assert_eq!(after_last("0\n"), NonZeroUsize::new(1));
+        assert_eq!(after_last("0-63\n"), NonZeroUsize::new(64));
+        assert_eq!(after_last("0-3,8-11\n"), NonZeroUsize::new(12));
         assert_eq!(after_last("\n"), None);
         assert_eq!(after_last("0-x\n"), None);
     }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use lockyard_core::{FOREVER, Look, Running, TaskId};
+use once_cell::race::OnceBool;
 use rustix::thread::{Pid, sched_getaffinity};
 
 use crate::{arch, clock, errno, pace, park, tasks};
@@ -62,10 +63,13 @@ thread_local! {
 
 /// Whether the process has more than one CPU to run on: its first thread, that
 /// is, for the one that asks may be bound to a single one.
-static PARALLEL: errno::Lazy<bool> = errno::Lazy::new(|| {
-    let process = Pid::from_raw(std::process::id().cast_signed());
-    sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
-});
+fn parallel() -> bool {
+    static PARALLEL: OnceBool = OnceBool::new();
+    PARALLEL.get_or_init(|| {
+        let process = Pid::from_raw(std::process::id().cast_signed());
+        sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
+    })
+}
 
 pub fn begin() {
     SPIN.with(|spin| {
@@ -81,7 +85,7 @@ pub fn need_resched() -> bool {
         let now = arch::cycles();
         let jump = now.wrapping_sub(spin.looked.replace(now));
         let spent = now.wrapping_sub(spin.began.get());
-        !*PARALLEL || jump > clock::cycles_in_ns(JUMP_NS) || spent > clock::cycles_in_ns(BUDGET_NS)
+        !parallel() || jump > clock::cycles_in_ns(JUMP_NS) || spent > clock::cycles_in_ns(BUDGET_NS)
     })
 }
 

@@ -11,6 +11,7 @@
 
 use std::{
     cell::Cell,
+    num::NonZeroUsize,
     ptr,
     sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
@@ -19,6 +20,7 @@ use std::{
 };
 
 use lockyard_core::{KERNEL_WAITERS, TaskId, TaskRecord, keeper::Keeper};
+use once_cell::race::OnceNonZeroUsize;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::{
@@ -450,19 +452,27 @@ fn map<T>(place: &AtomicPtr<T>, bytes: usize) {
 
 /// Arranges for `on_thread_exit` to be called with the number. Returns whether it may be.
 fn on_exit(me: TaskId) -> bool {
-    static KEY: std::sync::OnceLock<Option<libc::pthread_key_t>> = std::sync::OnceLock::new();
-    let key = *KEY.get_or_init(|| {
+    /// The key, and 1.
+    static KEY: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    if KEY.get().is_none() {
         let mut key = 0;
         // SAFETY: `key` is writable; the destructor is a function of this
         // crate, which stays loaded.
-        (unsafe { libc::pthread_key_create(&raw mut key, Some(on_thread_exit)) } == 0)
-            .then_some(key)
-    });
-    key.is_some_and(|key| {
+        let created = unsafe { libc::pthread_key_create(&raw mut key, Some(on_thread_exit)) } == 0;
+        if created
+            && KEY
+                .set(NonZeroUsize::MIN.saturating_add(key as usize))
+                .is_err()
+        {
+            // SAFETY: it was created above, by us, and nobody else has seen it.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+    }
+    KEY.get().is_some_and(|key| {
         let value = ptr::without_provenance::<libc::c_void>(me.number() as usize);
-        // SAFETY: the key was created above and is never deleted. When this
+        // SAFETY: the key was created above and, once set, is never deleted. When this
         // fails for want of memory, the number is lost when the thread ends.
-        unsafe { libc::pthread_setspecific(key, value) == 0 }
+        unsafe { libc::pthread_setspecific(key.get() as libc::pthread_key_t - 1, value) == 0 }
     })
 }
 

@@ -2,19 +2,17 @@
 
 #[path = "support/alone.rs"]
 mod alone;
+#[path = "support/child.rs"]
+mod child;
 #[path = "support/counter.rs"]
 mod counter;
 #[path = "support/counts.rs"]
 mod counts;
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Barrier,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Barrier, thread};
 
 use alone::Alone;
+use child::returns_in_child;
 use counter::Counter;
 use counts::Counts;
 use lockyard_core::{Condvar, Event, Platform, osq};
@@ -24,42 +22,7 @@ use lockyard_linux::Linux;
 /// crashes that: an assertion of QEMU 7.2 fails.
 const EMULATED: bool = cfg!(target_arch = "aarch64");
 
-/// No child takes so long unless it hangs.
-const LONG: Duration = Duration::from_secs(30);
-
 const ADDS: u64 = 200;
-
-/// Whether `f` returns in a fork's child, without a panic.
-fn returns_in_child(f: impl FnOnce()) -> bool {
-    // SAFETY: the child uses locks of lockyard and the C library's allocator,
-    // which are to work in it, and ends without destructors.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "there is no forking");
-    if pid == 0 {
-        let returned = catch_unwind(AssertUnwindSafe(f)).is_ok();
-        // SAFETY: ending a process has no conditions.
-        unsafe { libc::_exit(if returned { 0 } else { 1 }) };
-    }
-    let began = Instant::now();
-    let mut status = 0;
-    // SAFETY: `status` is writable.
-    while unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) } == 0 {
-        if began.elapsed() > LONG {
-            // SAFETY: the child was not waited for yet, so the number is its.
-            unsafe {
-                libc::kill(pid, libc::SIGKILL);
-                libc::waitpid(pid, &raw mut status, 0);
-            }
-            eprintln!("the child hung");
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    if status != 0 {
-        eprintln!("the child ended with status {status:#x}");
-    }
-    status == 0
-}
 
 /// What a child does with a mutex that its only thread holds.
 fn unlock_and_contend(counter: &Counter) {

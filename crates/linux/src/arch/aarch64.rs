@@ -8,7 +8,9 @@ use std::{
     },
 };
 
-use crate::{errno, percpu::ROW_SHIFT};
+use once_cell::race::OnceBool;
+
+use crate::percpu::ROW_SHIFT;
 
 /// The virtual counter.
 #[inline]
@@ -40,17 +42,20 @@ pub fn ordered_cycles() -> u64 {
 }
 
 /// Whether the kernel's timer sends events, so that no `WFE` sleeps on.
-static EVENT_STREAM: errno::Lazy<bool> = errno::Lazy::new(|| {
-    // SAFETY: getauxval reads a table of the process and has no conditions.
-    let hwcap = unsafe { libc::getauxval(libc::AT_HWCAP) };
-    hwcap & libc::HWCAP_EVTSTRM != 0
-});
+fn event_stream() -> bool {
+    static EVENT_STREAM: OnceBool = OnceBool::new();
+    EVENT_STREAM.get_or_init(|| {
+        // SAFETY: getauxval reads a table of the process and has no conditions.
+        let hwcap = unsafe { libc::getauxval(libc::AT_HWCAP) };
+        hwcap & libc::HWCAP_EVTSTRM != 0
+    })
+}
 
 /// Sleeps lightly while `word` is `seen`, until the next event at the
 /// latest; `false`, at once, where no event stream bounds that.
 #[inline]
 pub fn wait_for_event(word: &AtomicU32, seen: u32) -> bool {
-    if !*EVENT_STREAM {
+    if !event_stream() {
         return false;
     }
     // SAFETY: LDXR reads a word that is mapped and aligned, and arms the

@@ -12,8 +12,10 @@ use std::{
     },
 };
 
+use once_cell::race::OnceRef;
+
 use super::EVENT_MICROS;
-use crate::{clock, errno, percpu::ROW_SHIFT};
+use crate::{clock, percpu::ROW_SHIFT};
 
 /// The time-stamp counter.
 #[inline]
@@ -42,21 +44,23 @@ enum Monitor {
     None,
 }
 
-static MONITOR: errno::Lazy<Monitor> = errno::Lazy::new(|| {
+static MONITOR: OnceRef<Monitor> = OnceRef::new();
+
+fn monitor() -> &'static Monitor {
     if __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ecx & 1 << 5 != 0 {
-        Monitor::Umwait
+        &Monitor::Umwait
     } else if __cpuid(0x8000_0000).eax >= 0x8000_0001 && __cpuid(0x8000_0001).ecx & 1 << 29 != 0 {
-        Monitor::Mwaitx
+        &Monitor::Mwaitx
     } else {
-        Monitor::None
+        &Monitor::None
     }
-});
+}
 
 /// Sleeps lightly while `word` is `seen`, for [`EVENT_MICROS`] at most;
 /// `false`, at once, where the processor cannot.
 #[inline]
 pub fn wait_for_event(word: &AtomicU32, seen: u32) -> bool {
-    match *MONITOR {
+    match MONITOR.get_or_init(monitor) {
         Monitor::Umwait => umwait(word, seen),
         Monitor::Mwaitx => mwaitx(word, seen),
         Monitor::None => return false,
