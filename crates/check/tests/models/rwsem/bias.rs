@@ -79,9 +79,11 @@ fn who_is_to_come_again() {
         for changes in 2..=4 {
             let explorer = Explorer::new().biasing().whims(3).pct(1, changes, MANY);
             let events = [Event::ToldToComeAgain, Event::Parked];
-            explore("rwsem, come again", &explorer, &events, move || {
-                tasks(&[(3, read_again), (3, others[0]), (3, others[1])]);
-            });
+            for explorer in [explorer, explorer.polling(), explorer.seldom()] {
+                explore("rwsem, come again", &explorer, &events, move || {
+                    tasks(&[(3, read_again), (3, others[0]), (3, others[1])]);
+                });
+            }
         }
     }
 }
