@@ -71,23 +71,30 @@ pub(crate) fn timespec(Deadline(ns): Deadline) -> Timespec {
     }
 }
 
-/// A rate of this machine: the pause of a spin loop takes 10 to 140 cycles, depending on the
-/// processor. Never 0.
+/// The rates of this machine: the pause of a spin loop takes 10 to 140 cycles, depending on
+/// the processor. None is 0.
 ///
 /// All are measured when one is first asked for: by each thread that comes meanwhile, for
-/// none waits for another, which a fork's child might miss. What is measured first stays.
-type Rate = OnceNonZeroUsize;
+/// none waits for another, whom a fork's child might miss. What is measured first stays.
+struct Rates {
+    cycles_in_1024_ns: OnceNonZeroUsize,
+    /// 2^32 / cycles per microsecond, to divide by multiplying.
+    micros_per_cycle: OnceNonZeroUsize,
+    /// Picoseconds that one pause takes.
+    pause_ps: OnceNonZeroUsize,
+    /// Cycles between two ordered readings of the counter, one after the other, and 1.
+    reading_and_1: OnceNonZeroUsize,
+}
 
-static CYCLES_IN_1024_NS: Rate = Rate::new();
-/// 2^32 / cycles per microsecond, to divide by multiplying.
-static MICROS_PER_CYCLE: Rate = Rate::new();
-/// Picoseconds that one pause takes.
-static PAUSE_PS: Rate = Rate::new();
-/// Cycles between two ordered readings of the counter, one after the other, and 1.
-static READING_AND_1: Rate = Rate::new();
+static RATES: Rates = Rates {
+    cycles_in_1024_ns: OnceNonZeroUsize::new(),
+    micros_per_cycle: OnceNonZeroUsize::new(),
+    pause_ps: OnceNonZeroUsize::new(),
+    reading_and_1: OnceNonZeroUsize::new(),
+};
 
 #[inline]
-fn get(rate: &Rate) -> u64 {
+fn get(rate: &OnceNonZeroUsize) -> u64 {
     let measured = || {
         measure();
         rate.get().expect("it was measured")
@@ -116,21 +123,27 @@ fn measure() {
         })
         .min();
     let rate = |value: u64| NonZeroUsize::new(value as usize).unwrap_or(NonZeroUsize::MIN);
-    let cycles = CYCLES_IN_1024_NS.get_or_init(|| rate(cycles * 1024 / ns.max(1)));
-    MICROS_PER_CYCLE.get_or_init(|| rate((1u64 << 32) * 1024 / 1000 / cycles.get() as u64));
-    PAUSE_PS.get_or_init(|| rate(ns * 1000 / PAUSES));
-    READING_AND_1.get_or_init(|| rate(reading.unwrap_or(0) + 1));
+    let cycles = RATES
+        .cycles_in_1024_ns
+        .get_or_init(|| rate(cycles * 1024 / ns.max(1)));
+    RATES
+        .micros_per_cycle
+        .get_or_init(|| rate((1u64 << 32) * 1024 / 1000 / cycles.get() as u64));
+    RATES.pause_ps.get_or_init(|| rate(ns * 1000 / PAUSES));
+    RATES
+        .reading_and_1
+        .get_or_init(|| rate(reading.unwrap_or(0) + 1));
 }
 
 /// Cycles of the counter in so many nanoseconds.
 #[inline]
 pub(crate) fn cycles_in_ns(ns: u64) -> u64 {
-    (ns * get(&CYCLES_IN_1024_NS)) >> 10
+    (ns * get(&RATES.cycles_in_1024_ns)) >> 10
 }
 
 /// Pauses of a spin loop in so many nanoseconds, at least 1.
 pub(crate) fn pauses_in_ns(ns: u32) -> u64 {
-    (u64::from(ns) * 1000 / get(&PAUSE_PS)).max(1)
+    (u64::from(ns) * 1000 / get(&RATES.pause_ps)).max(1)
 }
 
 /// The cycle counter, for short times: it costs a few nanoseconds, and each CPU has its
@@ -142,7 +155,7 @@ pub fn cycles() -> u64 {
 
 /// Nanoseconds in so many cycles of the counter.
 pub fn ns_in_cycles(cycles: u64) -> u64 {
-    cycles.saturating_mul(1024) / get(&CYCLES_IN_1024_NS)
+    cycles.saturating_mul(1024) / get(&RATES.cycles_in_1024_ns)
 }
 
 /// The result of a load, and the cycles that it took to come.
@@ -150,7 +163,7 @@ pub(crate) fn timed(load: impl FnOnce() -> u32) -> (u32, u64) {
     let began = arch::ordered_cycles();
     let value = load();
     let took = arch::ordered_cycles().saturating_sub(began);
-    (value, took.saturating_sub(get(&READING_AND_1) - 1))
+    (value, took.saturating_sub(get(&RATES.reading_and_1) - 1))
 }
 
 /// Cycles of the counter in so many microseconds.
@@ -160,6 +173,6 @@ pub(crate) fn cycles_in_micros(micros: u32) -> u64 {
 
 /// Microseconds by the cycle counter, wrapping.
 pub(crate) fn stamp() -> u32 {
-    let wide = u128::from(arch::cycles()) * u128::from(get(&MICROS_PER_CYCLE));
+    let wide = u128::from(arch::cycles()) * u128::from(get(&RATES.micros_per_cycle));
     (wide >> 32) as u32
 }
