@@ -26,14 +26,14 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 
 use crate::{Linux, interrupt, tasks, urgency};
 
-/// The buckets of the table at first, of 64 bytes: 256 KiB of zero bytes, of which the
+/// The buckets of the table at first, of 64 bytes: 1 MiB of zero bytes, of which the
 /// process gets the pages that it uses.
-pub const BUCKETS: usize = 4_096;
+pub const BUCKETS: usize = 16_384;
 
 /// As many as the table can grow to: 32 MiB of addresses, of which the process can use, and
 /// `mlockall` has to fill, those that the table has grown to. With a million waiters two
 /// stand in each.
-pub const MOST_BUCKETS: usize = BUCKETS << 7;
+pub const MOST_BUCKETS: usize = BUCKETS << 5;
 
 /// What a thread that waits takes of memory besides its stack, in bytes: a record that
 /// it has from its first lock on.

@@ -6,7 +6,7 @@ use crate::{json, stdout};
 #[test]
 fn a_waiter_costs_no_more_where_there_are_more_than_buckets() {
     let counts = || {
-        let out = stdout(&["futex-crowd", "--waiters", "1000,20000", "--json"]);
+        let out = stdout(&["futex-crowd", "--waiters", "20000,80000", "--json"]);
         let records: Vec<_> = out.lines().map(json).collect();
         let counts = records.iter().map(|of| {
             assert!(of["wait_ns"].as_f64().unwrap() > 0.0, "{of}");
@@ -18,7 +18,10 @@ fn a_waiter_costs_no_more_where_there_are_more_than_buckets() {
     let [few, many] = counts()[..] else {
         panic!("one object for each number");
     };
-    assert!(few[0] == 4096.0 && many[0] > 4096.0, "{few:?}, {many:?}");
+    assert!(
+        few[0] == 16_384.0 && many[0] > 16_384.0,
+        "{few:?}, {many:?}"
+    );
     for which in [1, 2] {
         assert!(many[which] < 2.0 * few[which], "{few:?}, {many:?}");
     }
