@@ -113,8 +113,8 @@ fn every_code_is_returned() {
     prints(CPP, "tests/codes.cpp", "0 failures\n");
 }
 
-#[test]
-fn the_static_library_links() {
+/// Compiles a file with the static library, runs it and compares what it prints.
+fn prints_static(compiler: &[&str], source: &str, expected: &str) {
     if !has("pkg-config") {
         return;
     }
@@ -125,9 +125,21 @@ fn the_static_library_links() {
         }
     }
     // A name of its own for the program: the other test's may be running.
-    if let Some(mut program) = compiled(C, "tests/../examples/queue.c", &flags) {
-        assert_eq!(run(&mut program), QUEUE);
+    let source = format!("tests/../{source}");
+    if let Some(mut program) = compiled(compiler, &source, &flags) {
+        assert_eq!(run(&mut program), expected, "{source}");
     }
+}
+
+#[test]
+fn the_static_library_links() {
+    prints_static(C, "examples/queue.c", QUEUE);
+}
+
+#[test]
+fn the_process_is_registered_before_it_starts() {
+    prints(C, "tests/start.c", "registered\n");
+    prints_static(C, "tests/start.c", "registered\n");
 }
 
 #[test]

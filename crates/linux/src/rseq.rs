@@ -27,6 +27,26 @@ use crate::{arch, errno, percpu::Place, tasks};
 static RESTARTING: AtomicBool = AtomicBool::new(false);
 static ANNOUNCING: AtomicBool = AtomicBool::new(false);
 
+/// Registers the process as it starts, or as the library is loaded. In a process of one
+/// thread that takes some microseconds; in one of several the kernel waits for all CPUs to
+/// have switched threads, some ten milliseconds, which the first lock would take otherwise.
+#[used]
+// SAFETY: the section is a list of functions of this type, which the dynamic linker calls, or
+// the C library where there is none, each once. This one needs nothing of Rust's run time.
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = {
+    extern "C" fn at_start() {
+        if glibc_offset().is_some() {
+            let _ = register(); // who locks asks again
+        }
+    }
+    at_start
+};
+
+fn register() -> bool {
+    membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).is_ok()
+}
+
 /// Chooses the way for the calling thread, before its first lock operation.
 /// Returns whether it has restartable sequences.
 pub fn init_thread() -> bool {
@@ -59,10 +79,7 @@ fn area() -> Option<*mut u8> {
     // SAFETY: glibc allocates the area at this offset for every thread. Its
     // field `cpu_id`, which the kernel writes, is at 4.
     let cpu = unsafe { area.wrapping_add(4).cast::<i32>().read_volatile() };
-    let registered = || {
-        RESTARTING.load(SeqCst) // for another thread: by its store
-            || membarrier(MembarrierCommand::RegisterPrivateExpeditedRseq).is_ok()
-    };
+    let registered = || RESTARTING.load(SeqCst) || register(); // for another thread: by its store
     (cpu >= 0 && registered()).then_some(area)
 }
 
