@@ -64,14 +64,12 @@
 //!
 //! 1. A glance: a microsecond of looks at the owner. Most waits are that short.
 //! 2. The spin queue: in line, and as its lead looking at the owner, while the
-//!    owner runs, the spinner is not descheduled and its budget lasts. When the
-//!    owner was preempted, let others run and look again a few times, for a
-//!    preempted owner comes back soon.
+//!    owner runs, the spinner is not descheduled and its budget lasts.
 //! 3. The wait queue: the first waiter spins whenever it wakes; the others sleep.
 //!
-//! Who lets others run keeps its promise standing meanwhile. Were it to end, the next
-//! unlock would wake a sleeper beside it, and with an owner that itself lets others run
-//! all would soon be awake, each in the way of the owner.
+//! Who finds the owner off its CPU sleeps. To let others run instead, and look again, spares
+//! two switches where the owner comes back at once; but where other tasks are busy with
+//! something else, their slices come first: milliseconds, with the mutex long free.
 //!
 //! # Fairness
 //!
@@ -110,9 +108,6 @@ pub(crate) const HAND_OVER: u32 = 2;
 /// asks for the mutex, in microseconds: a hand-over costs tens, and a long
 /// queue of overdue waiters must not become a convoy.
 pub const TURN_MICROS: u32 = 250;
-
-/// How many times who spins does so that finds the owner off its CPU.
-const SPINS: u32 = 4;
 
 /// How long a spinner lets an overdue first waiter run, in microseconds, before it takes
 /// a place in the queue: some switches of threads.
@@ -264,34 +259,22 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         mut spun: Spun,
         deadline: Option<Deadline>,
     ) -> bool {
-        let mut spins = SPINS;
         let mut gives_way = None;
-        loop {
-            let promise = match spun {
-                Spun::OwnerOff(owner, promise) if spins > 1 => {
-                    spins -= 1;
-                    P::yield_to(owner);
-                    promise
-                }
-                Spun::FirstOff(first, promise) if !matches!(look, Look::Every(_)) => {
-                    let since = *gives_way.get_or_insert_with(P::stamp);
-                    P::yield_to(first);
-                    if P::elapsed(since, EXCHANGE_MICROS) {
-                        P::event(Event::SpinGaveWay);
-                        break;
-                    }
-                    promise
-                }
-                _ => break,
-            };
+        while let Spun::FirstOff(first, promise) = spun
+            && !matches!(look, Look::Every(_))
+        {
+            let since = *gives_way.get_or_insert_with(P::stamp);
+            P::yield_to(first);
+            if P::elapsed(since, EXCHANGE_MICROS) {
+                P::event(Event::SpinGaveWay);
+                break;
+            }
             spun = self.spin(me, look, promise, deadline, || false);
         }
         let took = match spun {
             Spun::Took => true,
             Spun::Stop => false,
-            Spun::OwnerOff(_, promise) | Spun::FirstOff(_, promise) => {
-                self.body.take_or_retract(me, promise)
-            }
+            Spun::FirstOff(_, promise) => self.body.take_or_retract(me, promise),
         };
         took || self.body.queue_up(me, deadline)
     }
@@ -431,7 +414,6 @@ impl<P: Platform> Body<P> {
     /// mutex was taken; if not, its promise has ended and it must park.
     fn wait_first(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
         let look = P::pace(HAND_OVER);
-        let mut spins = SPINS;
         P::spin_begin();
         loop {
             // (M3) Acquire pairs with hand_over's Release: it may be mine.
@@ -458,13 +440,7 @@ impl<P: Platform> Body<P> {
             let give_up = self.watch(owner, look, deadline, || {
                 !front.has(HANDOFF) && Self::is_overdue(me)
             });
-            if give_up == Some(Event::SpinOwnerOff)
-                && spins > 1
-                && let Some(owner) = named(owner)
-            {
-                spins -= 1;
-                P::yield_to(owner);
-            } else if let Some(event) = give_up {
+            if let Some(event) = give_up {
                 self.queue.front.fetch_and(!AWAKE, AcqRel); // (M2), (Q1)
                 P::quiesce(); // (M2)
                 let now = self.owner();

@@ -249,11 +249,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         match self.mutex.spin(me, look, promise, deadline, gives_way) {
             Spun::Took => true,
             spun if !boosts() => self.mutex.lock_spun(me, look, spun, deadline),
-            Spun::OwnerOff(_, promise) | Spun::FirstOff(_, promise)
-                if body.take_or_retract(me, promise) =>
-            {
-                true
-            }
+            Spun::FirstOff(_, promise) if body.take_or_retract(me, promise) => true,
             _ => self.boost(me, deadline),
         }
     }

@@ -328,8 +328,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
         Self::unpark(task);
     }
 
-    /// Lets `task`, which was just woken, run if it waits for the caller's CPU.
+    /// Lets `task` run, on which the caller depends, if it waits for the caller's CPU.
     fn yield_to(task: TaskId);
+
+    /// The same of a task that was just woken, for its own sake: where it likely waits for
+    /// the caller's CPU, and the caller does not lose much time by that.
+    fn make_way_for(task: TaskId);
 
     /// The calling task is about to read the word and then to write to it, or to
     /// its neighbours: a world that can fetches their line for that at once.

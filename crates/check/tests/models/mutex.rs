@@ -110,6 +110,44 @@ fn two_tasks_that_look_seldom() {
     }
 }
 
+/// Who looks seldom sees the mutex free, and then somebody come back for it, who hands it over.
+#[test]
+fn an_heir_that_looks_seldom() {
+    let explorer = Explorer::new().whims(1).seldom();
+    for changes in 1..=2 {
+        let explorer = explorer.pct(1, changes, 8_000);
+        let events = [Event::HandedOff];
+        explore(
+            "mutex, an heir that looks seldom",
+            &explorer,
+            &events,
+            || {
+                let (guarded, locked) = (Guarded::new(), Rc::new(CheckWord::ZERO));
+                let (owner, says) = (Rc::clone(&guarded), Rc::clone(&locked));
+                spawn(move || {
+                    limit_whims(0);
+                    owner.mutex.lock();
+                    says.store(1, Release);
+                    owner.work();
+                    owner.unlock();
+                    owner.unlock_fairly();
+                });
+                spawn(move || {
+                    Check::spin_until(
+                        &locked,
+                        Acquire,
+                        Look::Poll,
+                        FOREVER,
+                        |now| now == 1,
+                        || false,
+                    );
+                    guarded.lock_work_unlock();
+                });
+            },
+        );
+    }
+}
+
 #[test]
 fn two_tasks_with_spurious_wakes() {
     let explorer = Explorer::new().whims(2).wakes(Wakes::Permissive(1));

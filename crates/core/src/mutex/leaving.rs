@@ -23,7 +23,7 @@ impl Leaving {
         if let Some(first) = self.woken {
             P::event(Event::WokeFirst);
             P::unpark(first);
-            P::yield_to(first);
+            P::make_way_for(first);
         } else if self.recalled {
             P::event(Event::Recalled);
             let mine = &P::task(P::me()).wait.since;

@@ -29,9 +29,8 @@ const GONE_LOOKS: u32 = 16;
 pub(crate) enum Spun {
     /// The mutex was taken.
     Took,
-    /// The owner is off its CPU. If there is a promise, it stands.
-    OwnerOff(TaskId, Promise),
-    /// The first waiter is awake and overdue, and may wait for the caller's CPU. Likewise.
+    /// The first waiter is awake and overdue, and may wait for the caller's CPU. If there is a
+    /// promise, it stands.
     FirstOff(TaskId, Promise),
     /// It is time to queue up.
     Stop,
@@ -140,12 +139,6 @@ impl<P: Platform> Body<P> {
                     needed || gives_way()
                 })
             };
-            if give_up == Some(Event::SpinOwnerOff)
-                && let Some(owner) = named(owner)
-            {
-                P::event(Event::SpinOwnerOff);
-                return Spun::OwnerOff(owner, promise);
-            }
             if let Some(event) = give_up
                 && !self.retract(&mut promise)
             {

@@ -10,9 +10,6 @@ use crate::{
     platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Running, TaskId, Word},
 };
 
-/// How many times a writer spins that finds the owner off its CPU.
-const SPINS: u32 = 4;
-
 /// Looks of a glance; half as many after each take that fails.
 const GLANCES: u32 = 32;
 
@@ -32,8 +29,6 @@ const UNKNOWN_MICROS: u32 = crate::mutex::PATIENCE_MICROS;
 pub(super) enum Spun {
     /// The lock was taken.
     Took,
-    /// The writer is off its CPU.
-    OwnerOff(TaskId),
     /// The first waiter is awake and overdue, and may wait for the caller's CPU.
     FirstOff(TaskId),
     /// It is time to queue up, or to sleep.
@@ -101,9 +96,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         false
     }
 
-    /// Spins in line; and where the owner is off its CPU, or an overdue first waiter may want
-    /// the caller's, lets others run outside it: a lead that is off its CPU has all go to sleep
-    /// that are in line. A promise stands meanwhile, or the next release would wake a sleeper.
+    /// Spins in line; and where an overdue first waiter may want the caller's CPU, lets it run
+    /// outside the line: a lead that is off its CPU has all go to sleep that are in it. A
+    /// promise stands meanwhile, or the next release would wake a sleeper.
     /// Returns whether that took the lock; else no promise of the caller's is left.
     pub(super) fn spin(
         &self,
@@ -129,24 +124,17 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     fn spin_by(&self, spinner: &mut Spinner) -> bool {
-        let mut spins = SPINS;
         let mut gives_way = None;
         loop {
-            match self.spin_once(spinner) {
-                Spun::Took => return true,
-                Spun::OwnerOff(owner) if spins > 1 => {
-                    spins -= 1;
-                    P::yield_to(owner);
-                }
-                Spun::FirstOff(first) => {
-                    let since = *gives_way.get_or_insert_with(P::stamp);
-                    P::yield_to(first);
-                    if P::elapsed(since, EXCHANGE_MICROS) {
-                        P::event(Event::SpinGaveWay);
-                        return false;
-                    }
-                }
-                _ => return false,
+            let first = match self.spin_once(spinner) {
+                Spun::FirstOff(first) => first,
+                spun => return spun == Spun::Took,
+            };
+            let since = *gives_way.get_or_insert_with(P::stamp);
+            P::yield_to(first);
+            if P::elapsed(since, EXCHANGE_MICROS) {
+                P::event(Event::SpinGaveWay);
+                return false;
             }
         }
     }
@@ -278,10 +266,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 }
             }
             give_up.into_iter().for_each(P::event);
-            return match owner.writer() {
-                Some(owner) if give_up == Some(Event::SpinOwnerOff) => Spun::OwnerOff(owner),
-                _ => Spun::Stop,
-            };
+            return Spun::Stop;
         }
     }
 
