@@ -328,11 +328,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
         Self::unpark(task);
     }
 
-    /// Lets `task` run, on which the caller depends, if it waits for the caller's CPU.
+    /// Lets `task`, which was just woken or is overdue, run if it waits for the caller's CPU.
     fn yield_to(task: TaskId);
 
-    /// The same of a task that was just woken, for its own sake: where it likely waits for
-    /// the caller's CPU, and the caller does not lose much time by that.
+    /// The same of a task that was just woken, where that likely helps it, and has not lately
+    /// cost the caller much time.
     fn make_way_for(task: TaskId);
 
     /// The calling task is about to read the word and then to write to it, or to

@@ -46,7 +46,7 @@ impl Wakes {
             Wakes::First(first) => {
                 P::event(Event::WokeFirst);
                 P::unpark(first);
-                P::yield_to(first);
+                P::yield_to(first); // in any case: others wait behind it, and readers with them
             }
             Wakes::Granted(chain, event) => {
                 P::event(event);
