@@ -47,6 +47,11 @@
 //! it or wakes the first waiter itself. The price stands where a task is about
 //! to sleep anyway; the unlock has neither a read-modify-write nor a barrier.
 //!
+//! Where the first waiter sleeps because the owner is off its CPU, it need not pay: who is
+//! interrupted between the test and the store starts over with the test, and sees that the
+//! mark is gone. But that the owner does not run is a hint. So it does not sleep for good
+//! at first: it *naps*, and if nobody has woken it by then, quiesces before it sleeps again.
+//!
 //! Where others want the mutex, their looks often take the line away again before that store:
 //! a world that can replaces both words by one instruction ([`Platform::replace_pair`]). That
 //! is one step towards everybody, so that what is said here holds without the quiesce.
@@ -94,7 +99,7 @@ pub(crate) use spin::{Promise, Spun};
 
 use crate::{
     osq::{self, Osq},
-    platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
+    platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Woken, Word},
     wait_queue::{AWAKE, BOOST, Entered, Front, HANDOFF, SPINNER, WaitQueue},
 };
 
@@ -113,9 +118,19 @@ pub const TURN_MICROS: u32 = 250;
 /// a place in the queue: some switches of threads.
 pub(crate) const EXCHANGE_MICROS: u32 = 100;
 
-/// How long the first waiter sleeps at a time while the mutex has `BOOST`, in
-/// nanoseconds: an unlock then has no step that is one with a test of the front.
-const BOOST_NAP_NS: u64 = 5_000_000;
+/// How long the first waiter sleeps at a time where an unlock may miss the end of its
+/// promise, in nanoseconds.
+const NAP_NS: u64 = 5_000_000;
+
+/// How the turn of a first waiter ended.
+enum Turn {
+    /// The mutex was taken.
+    Took,
+    /// Its promise has ended, and an unlock sees that.
+    Sleep,
+    /// Its promise has ended, and an unlock may miss that.
+    Nap,
+}
 
 /// A mutual-exclusion lock. `W` is how spinners in its queue wait:
 /// [`osq::Event`] (after seed 001) or [`osq::Poll`] (before it).
@@ -391,9 +406,14 @@ impl<P: Platform> Body<P> {
     /// Waits in the queue. Returns whether the mutex was taken; either way the
     /// caller is out of the queue.
     pub(crate) fn wait(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
+        let mut napped = false;
         loop {
             let first = self.queue.front().first() == Some(me);
-            if first && self.wait_first(me, deadline) {
+            let turn = match first {
+                true => self.wait_first(me, deadline, napped),
+                false => Turn::Sleep,
+            };
+            if matches!(turn, Turn::Took) {
                 self.queue.enter(|queue| queue.remove(me));
                 return true;
             }
@@ -401,29 +421,26 @@ impl<P: Platform> Body<P> {
                 return self.cancel(me);
             }
             P::event(Event::Parked);
-            if first && self.queue.front().has(BOOST) {
-                let nap = P::after(BOOST_NAP_NS);
-                P::park(Some(deadline.map_or(nap, |deadline| deadline.min(nap))));
-            } else {
-                P::park(deadline);
-            }
+            let naps = matches!(turn, Turn::Nap) || first && self.queue.front().has(BOOST);
+            let nap = naps.then(|| P::after(NAP_NS));
+            let woken = P::park(nap.into_iter().chain(deadline).min());
+            napped = naps && woken == Woken::TimedOut;
         }
     }
 
-    /// The first waiter's turn: spins while the owner runs. Returns whether the
-    /// mutex was taken; if not, its promise has ended and it must park.
-    fn wait_first(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
+    /// The first waiter's turn: spins while the owner runs.
+    fn wait_first(&self, me: TaskId, deadline: Option<Deadline>, napped: bool) -> Turn {
         let look = P::pace(HAND_OVER);
         P::spin_begin();
         loop {
             // (M3) Acquire pairs with hand_over's Release: it may be mine.
             let mut owner = self.owner.load(Acquire);
             if named(owner) == Some(me) && !is_free(owner) {
-                return true;
+                return Turn::Took;
             }
             if is_free(owner) {
                 match self.take_or_owner(me) {
-                    Ok(_) => return true,
+                    Ok(_) => return Turn::Took,
                     Err(other) if named(other) == Some(me) => continue, // and acquire
                     Err(other) => owner = other,
                 }
@@ -442,11 +459,16 @@ impl<P: Platform> Body<P> {
             });
             if let Some(event) = give_up {
                 self.queue.front.fetch_and(!AWAKE, AcqRel); // (M2), (Q1)
-                P::quiesce(); // (M2)
+                let naps = event == Event::SpinOwnerOff && !napped;
+                if naps {
+                    P::fence(); // (M2), as far as the owner does not run
+                } else {
+                    P::quiesce(); // (M2)
+                }
                 let now = self.owner();
                 if now.is_some() && now != Some(me) {
                     P::event(event);
-                    return false;
+                    return if naps { Turn::Nap } else { Turn::Sleep };
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! What a slow unlock does, before the mutex is released and after, when it may be gone.
 
-use super::Body;
+use super::{Body, PATIENCE_MICROS};
 use crate::{
     platform::{Event, Look, Ordering::*, Platform, TaskId, Word},
     wait_queue::{AWAKE, Front, HANDOFF, RECALL},
@@ -19,11 +19,19 @@ pub(crate) struct Leaving {
 
 impl Leaving {
     /// Wakes who was found, and pauses for who recalled the mutex, which may be gone.
+    ///
+    /// Who was woken may have to wait for the caller's CPU until its slice has ended, though
+    /// another is idle. If it has been overtaken for long, the caller lets it run.
     pub(crate) fn see_to<P: Platform>(self) {
         if let Some(first) = self.woken {
             P::event(Event::WokeFirst);
+            let since = P::task(first).wait.since.load(Relaxed); // a hint
+            let patient = P::elapsed(since, PATIENCE_MICROS);
             P::unpark(first);
-            P::make_way_for(first);
+            match patient {
+                true => P::yield_to(first),
+                false => P::make_way_for(first),
+            }
         } else if self.recalled {
             P::event(Event::Recalled);
             let mine = &P::task(P::me()).wait.since;
