@@ -86,7 +86,8 @@
 //! CPU would gain nothing from the mutex; for it, spinners let others run, and take
 //! a place in the queue when that took them their CPU: one comes, one goes, and no
 //! more are awake than before. They do so outside the spin queue, for who lets others
-//! run as its lead is the lead of spinners that run, and has them all go to sleep.
+//! run as its lead is the lead of spinners that run, and has them all go to sleep. Those
+//! that look seldom ask the owner to let it run, and go to sleep at once.
 
 mod codes;
 mod keep;
@@ -113,6 +114,10 @@ pub(crate) const HAND_OVER: u32 = 2;
 /// asks for the mutex, in microseconds: a hand-over costs tens, and a long
 /// queue of overdue waiters must not become a convoy.
 pub const TURN_MICROS: u32 = 250;
+
+/// How much later than itself the others take a first waiter for overdue that is awake, in
+/// microseconds: some of the looks of who looks seldom.
+const LATE_MICROS: u32 = 50;
 
 /// How long a spinner lets an overdue first waiter run, in microseconds, before it takes
 /// a place in the queue: some switches of threads.
@@ -289,7 +294,12 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         let took = match spun {
             Spun::Took => true,
             Spun::Stop => false,
-            Spun::FirstOff(_, promise) => self.body.take_or_retract(me, promise),
+            Spun::FirstOff(_, promise) => {
+                if matches!(look, Look::Every(_)) {
+                    self.body.recall(); // it may wait for the owner's CPU
+                }
+                self.body.take_or_retract(me, promise)
+            }
         };
         took || self.body.queue_up(me, deadline)
     }
@@ -345,8 +355,20 @@ impl<P: Platform> Body<P> {
     /// Whether a first waiter has been first for long enough. A hint: it may
     /// be gone.
     pub(crate) fn is_overdue(first: TaskId) -> bool {
-        let node = &P::task(first).wait;
-        P::elapsed(node.first.load(Relaxed), TURN_MICROS) // a hint
+        Self::was_first_for(first, TURN_MICROS)
+    }
+
+    /// The first waiter, if it is awake and overdue, and does not run: it would have asked
+    /// for the mutex.
+    pub(crate) fn late(front: Front) -> Option<TaskId> {
+        let awake = front.has(AWAKE) && !front.has(HANDOFF);
+        let first = front.first().filter(|_| awake)?;
+        Self::was_first_for(first, TURN_MICROS + LATE_MICROS).then_some(first)
+    }
+
+    fn was_first_for(task: TaskId, micros: u32) -> bool {
+        let node = &P::task(task).wait;
+        P::elapsed(node.first.load(Relaxed), micros) // a hint
             && P::elapsed(node.since.load(Relaxed), PATIENCE_MICROS) // a hint
     }
 

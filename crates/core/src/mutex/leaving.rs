@@ -15,13 +15,15 @@ const RECALLED_LOOKS: u32 = 5;
 pub(crate) struct Leaving {
     pub(crate) woken: Option<TaskId>,
     pub(crate) recalled: bool,
+    pub(crate) late: Option<TaskId>,
 }
 
 impl Leaving {
-    /// Wakes who was found, and pauses for who recalled the mutex, which may be gone.
+    /// Wakes who was found, lets who is late run, and pauses for who recalled the mutex, which
+    /// may be gone.
     ///
     /// Who was woken may have to wait for the caller's CPU until its slice has ended, though
-    /// another is idle. If it has been overtaken for long, the caller lets it run.
+    /// another is idle. If it has been overtaken for long, the caller lets it run as well.
     pub(crate) fn see_to<P: Platform>(self) {
         if let Some(first) = self.woken {
             P::event(Event::WokeFirst);
@@ -32,6 +34,9 @@ impl Leaving {
                 true => P::yield_to(first),
                 false => P::make_way_for(first),
             }
+        } else if let Some(first) = self.late {
+            P::event(Event::Recalled);
+            P::yield_to(first);
         } else if self.recalled {
             P::event(Event::Recalled);
             let mine = &P::task(P::me()).wait.since;
@@ -54,6 +59,7 @@ impl<P: Platform> Body<P> {
     pub(crate) fn leave(&self, front: Front, leaving: &mut Leaving) -> bool {
         if front.has(RECALL) {
             leaving.recalled = self.queue.mark(front, front.without(RECALL));
+            leaving.late = Self::late(front);
         } else if front.has(HANDOFF) {
             return self.hand_over();
         } else if Self::is_covered(front) {

@@ -29,8 +29,8 @@ const GONE_LOOKS: u32 = 16;
 pub(crate) enum Spun {
     /// The mutex was taken.
     Took,
-    /// The first waiter is awake and overdue, and may wait for the caller's CPU. If there is a
-    /// promise, it stands.
+    /// The first waiter is awake and overdue, and does not run: it may wait for the caller's
+    /// CPU. If there is a promise, it stands.
     FirstOff(TaskId, Promise),
     /// It is time to queue up.
     Stop,
@@ -136,7 +136,7 @@ impl<P: Platform> Body<P> {
                         !front.has(AWAKE | SPINNER)
                             || !front.has(AWAKE | HANDOFF) && Self::is_overdue(first)
                     });
-                    needed || gives_way()
+                    needed || Self::late(front).is_some() || gives_way()
                 })
             };
             if let Some(event) = give_up
@@ -150,16 +150,16 @@ impl<P: Platform> Body<P> {
 
     /// If there are waiters: promises, on behalf of a spinner, to look at the
     /// owner again, unless somebody else has; and sees to an overdue first. Returns
-    /// that one if it is awake: it may wait for the caller's CPU.
+    /// that one if it is awake and does not run.
     #[inline]
     fn promise(&self, promise: &mut Promise) -> Option<TaskId> {
         loop {
             let front = self.queue.front();
             let first = front.first()?;
-            let overdue = !front.has(HANDOFF) && Self::is_overdue(first);
             if front.has(AWAKE) {
-                return overdue.then_some(first);
+                return Self::late(front);
             }
+            let overdue = !front.has(HANDOFF) && Self::is_overdue(first);
             let wanted = front.with(if overdue { SPINNER | HANDOFF } else { SPINNER });
             if wanted == front {
                 return None;
