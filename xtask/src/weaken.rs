@@ -65,7 +65,12 @@ impl Lock {
     fn files(self) -> &'static [&'static str] {
         match self {
             Lock::Osq => &["osq.rs"],
-            Lock::Mutex => &["mutex.rs", "mutex/leaving.rs", "mutex/spin.rs"],
+            Lock::Mutex => &[
+                "mutex.rs",
+                "mutex/leaving.rs",
+                "mutex/spin.rs",
+                "mutex/wait.rs",
+            ],
             Lock::Gate => &["gate.rs"],
             Lock::Pimutex => &["pimutex.rs"],
             Lock::WaitQueue => &["wait_queue.rs"],
