@@ -41,7 +41,9 @@ fn two_tasks() {
         Event::SpinAcquired,
         Event::SpinResched,
         Event::Parked,
+        Event::Napped,
         Event::WokeFirst,
+        Event::MadeWay,
         Event::HandoffAsked,
         Event::HandedOff,
     ];

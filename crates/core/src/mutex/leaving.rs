@@ -30,12 +30,14 @@ impl Leaving {
             let since = P::task(first).wait.since.load(Relaxed); // a hint
             let patient = P::elapsed(since, PATIENCE_MICROS);
             P::unpark(first);
-            match patient {
-                true => P::yield_to(first),
-                false => P::make_way_for(first),
+            if patient {
+                P::event(Event::MadeWay);
+                P::yield_to(first);
+            } else {
+                P::make_way_for(first);
             }
         } else if let Some(first) = self.late {
-            P::event(Event::Recalled);
+            P::event(Event::MadeWay);
             P::yield_to(first);
         } else if self.recalled {
             P::event(Event::Recalled);

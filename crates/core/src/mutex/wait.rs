@@ -97,6 +97,9 @@ impl<P: Platform> Body<P> {
             }
             P::event(Event::Parked);
             let naps = matches!(turn, Turn::Nap) || first && self.queue.front().has(BOOST);
+            if naps {
+                P::event(Event::Napped);
+            }
             let nap = naps.then(|| P::after(NAP_NS));
             let woken = P::park(nap.into_iter().chain(deadline).min());
             napped = naps && woken == Woken::TimedOut;

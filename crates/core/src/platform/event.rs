@@ -26,12 +26,16 @@ pub enum Event {
     OsqUnqueueC,
     /// A waiter went to sleep.
     Parked,
+    /// A first waiter did so for some milliseconds at most: an unlock might miss it.
+    Napped,
     /// The first waiter was woken to take the lock.
     WokeFirst,
     /// An overdue first waiter, or a spinner on its behalf, asked for a hand-off.
     HandoffAsked,
     /// The lock went straight to the first waiter.
     HandedOff,
+    /// Who had released the lock let a waiter run that was overtaken for long.
+    MadeWay,
     /// A waiter left the queue at its deadline.
     Cancelled,
     /// A waiter that reached its deadline found the lock handed to it.
@@ -102,7 +106,7 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 46] = [
+    pub const ALL: [Event; 48] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
@@ -113,9 +117,11 @@ impl Event {
         Event::OsqUnqueueB,
         Event::OsqUnqueueC,
         Event::Parked,
+        Event::Napped,
         Event::WokeFirst,
         Event::HandoffAsked,
         Event::HandedOff,
+        Event::MadeWay,
         Event::Cancelled,
         Event::CancelGranted,
         Event::GateParked,
