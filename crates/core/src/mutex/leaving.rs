@@ -15,6 +15,7 @@ const RECALLED_LOOKS: u32 = 5;
 pub(crate) struct Leaving {
     pub(crate) woken: Option<TaskId>,
     pub(crate) recalled: bool,
+    /// Who recalled it did so for this one, which waits for a CPU.
     pub(crate) late: Option<TaskId>,
 }
 
