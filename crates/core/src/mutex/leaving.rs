@@ -1,6 +1,6 @@
 //! What a slow unlock does, before the mutex is released and after, when it may be gone.
 
-use super::{Body, PATIENCE_MICROS};
+use super::Body;
 use crate::{
     platform::{Event, Look, Ordering::*, Platform, TaskId, Word},
     wait_queue::{AWAKE, Front, HANDOFF, RECALL},
@@ -28,10 +28,9 @@ impl Leaving {
     pub(crate) fn see_to<P: Platform>(self) {
         if let Some(first) = self.woken {
             P::event(Event::WokeFirst);
-            let since = P::task(first).wait.since.load(Relaxed); // a hint
-            let patient = P::elapsed(since, PATIENCE_MICROS);
+            let overtaken = Body::<P>::was_overtaken(first); // awake, it may leave
             P::unpark(first);
-            if patient {
+            if overtaken {
                 P::event(Event::MadeWay);
                 P::yield_to(first);
             } else {

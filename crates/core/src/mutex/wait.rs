@@ -207,8 +207,12 @@ impl<P: Platform> Body<P> {
     }
 
     fn was_first_for(task: TaskId, micros: u32) -> bool {
-        let node = &P::task(task).wait;
-        P::elapsed(node.first.load(Relaxed), micros) // a hint
-            && P::elapsed(node.since.load(Relaxed), PATIENCE_MICROS) // a hint
+        P::elapsed(P::task(task).wait.first.load(Relaxed), micros) // a hint
+            && Self::was_overtaken(task)
+    }
+
+    /// Whether a waiter has been overtaken for long. A hint, as above.
+    pub(super) fn was_overtaken(task: TaskId) -> bool {
+        P::elapsed(P::task(task).wait.since.load(Relaxed), PATIENCE_MICROS) // a hint
     }
 }
