@@ -30,6 +30,8 @@ pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
         );
     }
     twins.retain(|twin| names.is_empty() || names.contains(&twin.name));
+    // Together, for the explorations are compiled only for those without a model.
+    twins.sort_by_key(|twin| twin.model.is_some());
     let batches = batches(&twins);
     let next = AtomicUsize::new(0);
     let missed = AtomicUsize::new(0);
@@ -103,13 +105,9 @@ fn judge_all<'a>(
             Err(error) => judged.push((*twin, Err(error))),
         }
     }
-    let files = broken.iter().filter_map(|twin| twin.model.as_deref());
-    let files = files.filter_map(|model| Some(model.split_once("::")?.0));
-    let files = files.collect();
     // Once for all of the batch.
     let built = tree
         .change(&texts)
-        .and_then(|()| tree.leave_models(&files))
         .and_then(|()| Models::build(tree, Suite::Models))
         .map_err(|error| format!("{error:#}"));
     judged.extend(broken.into_iter().map(|twin| {

@@ -204,9 +204,10 @@ pub fn compile(tree: &Tree, args: &str, name: &str) -> anyhow::Result<PathBuf> {
         .args(args.split_whitespace())
         .args(["--message-format=json", "--target-dir"])
         .arg(tree.target())
-        // A variant differs little from the one before it, and runs for seconds: to
-        // optimise it fully takes longer than that gains.
+        // A variant differs from the one before it in a function or two: what the others
+        // were compiled to is good for both, unless a crate's parts are optimised together.
         .env("CARGO_INCREMENTAL", "1")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
         .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
         .current_dir(tree.root())

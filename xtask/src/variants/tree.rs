@@ -2,7 +2,7 @@
 //! that a variant compiles no more than what the change reaches.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     env,
     fs::{self, File},
     path::{Path, PathBuf},
@@ -16,18 +16,11 @@ use crate::tidy;
 /// The files that variants change.
 pub const CORE: &str = "crates/core/src/";
 
-/// The file that says which files of models there are.
-const MODELS: &str = "crates/check/tests/models/main.rs";
-
-/// No models, but what several are made of.
-const COMMON: [&str; 2] = ["guarded", "programs"];
-
 /// A copy of the workspace, as it was when the copy was made.
 pub struct Tree {
     copy: PathBuf,
     target: PathBuf,
     core: BTreeMap<String, String>,
-    models: String,
     changed: Vec<String>,
     /// Held as long as this lives: one run at a time has the copy.
     _lock: File,
@@ -51,8 +44,6 @@ impl Tree {
             }
             files.insert(copy.join(file.path), file.text);
         }
-        let models = files.get(&copy.join(MODELS)).cloned();
-        let models = models.with_context(|| format!("{MODELS} does not exist"))?;
         for entry in WalkDir::new(&copy) {
             let entry = entry?;
             if entry.file_type().is_file() && !files.contains_key(entry.path()) {
@@ -66,7 +57,6 @@ impl Tree {
             target: home.join("target"),
             copy,
             core,
-            models,
             changed: Vec::new(),
             _lock: lock,
         })
@@ -91,24 +81,6 @@ impl Tree {
             self.changed.push(file.clone());
         }
         Ok(())
-    }
-
-    /// Leaves out all files of models but these: most of the time that it takes to
-    /// compile a variant would be theirs.
-    pub fn leave_models(&self, files: &BTreeSet<&str>) -> anyhow::Result<()> {
-        let left = |line: &&str| {
-            let file = line.strip_prefix("mod ");
-            let file = file.and_then(|rest| rest.strip_suffix(';'));
-            file.is_none_or(|file| COMMON.contains(&file) || files.contains(file))
-        };
-        let mut text: String = self
-            .models
-            .lines()
-            .filter(left)
-            .collect::<Vec<_>>()
-            .join("\n");
-        text.push('\n');
-        write(&self.copy.join(MODELS), &text)
     }
 
     /// The root of the copy.
