@@ -18,7 +18,11 @@ use std::{iter, ops::ControlFlow::Continue};
 
 use lockyard_core::KERNEL_WAITERS;
 
-use super::{Execution, Flow, sleepers::Sleepers, step::TIMEOUT};
+use super::{
+    Execution, Flow,
+    sleepers::Sleepers,
+    step::{Options, TIMEOUT},
+};
 use crate::{
     memory::{Ordering, Store, THREADS},
     op::{Answer, Call},
@@ -154,28 +158,23 @@ impl Queue {
 }
 
 impl Execution<'_> {
-    pub(super) fn options_of_call(
-        &self,
-        thread: usize,
-        kernel: usize,
-        call: Call,
-    ) -> Box<dyn Iterator<Item = u16> + '_> {
+    pub(super) fn options_of_call(&self, thread: usize, kernel: usize, call: Call) -> Options {
         let memory = &self.memory;
         let last = iter::once(memory.newest(kernel));
         match call {
-            Call::Lock { word } | Call::Unlock { word } => Box::new(
-                memory
-                    .readable_under(kernel, thread, word)
-                    .filter(move |&message| memory.is_open(word, message)),
-            ),
-            Call::Sleep { word, .. } => Box::new(memory.readable_under(kernel, thread, word)),
+            Call::Lock { word } | Call::Unlock { word } => memory
+                .readable_under(kernel, thread, word)
+                .filter(|&message| memory.is_open(word, message))
+                .collect(),
+            Call::Sleep { word, .. } => memory.readable_under(kernel, thread, word).collect(),
             Call::Wait { deadline } => match self.kernel.waits(thread) {
-                false => Box::new(last),
-                true => Box::new(deadline.map(|_| TIMEOUT).into_iter()),
+                false => last.collect(),
+                true => deadline.map(|_| TIMEOUT).into_iter().collect(),
             },
-            Call::Wake { .. } => Box::new(last),
+            Call::Wake { .. } => last.collect(),
             Call::AwaitLent { level } => {
-                Box::new(last.filter(move |_| self.kernel.lent(thread) == level))
+                let lent = self.kernel.lent(thread);
+                last.filter(|_| lent == level).collect()
             }
         }
     }

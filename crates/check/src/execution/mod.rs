@@ -317,11 +317,9 @@ impl<'a> Execution<'a> {
         if matches!(op, Op::Await { .. } | Op::Park { .. } | Op::Call { .. }) {
             return self.fail("a model must not wait before its threads run, nor afterwards");
         }
-        let usual = self
-            .options(SETUP, op)
-            .next()
-            .expect("a step has an outcome");
-        self.perform(SETUP, op, usual)
+        let options = self.options(SETUP, op);
+        let usual = options.first().expect("a step has an outcome");
+        self.perform(SETUP, op, *usual)
     }
 
     fn reply(&mut self, thread: usize, request: Request) -> Flow<Answer> {

@@ -1,7 +1,9 @@
 //! A step: what it may come to, what it does, and what it could have raced
 //! with.
 
-use std::ops::ControlFlow::Continue;
+use std::{iter, ops::ControlFlow::Continue};
+
+use smallvec::SmallVec;
 
 use super::{Execution, Flow, Mode, SETUP, Step};
 use crate::{
@@ -16,6 +18,11 @@ pub(super) const TIMEOUT: u16 = u16::MAX - 1;
 pub(super) const SPURIOUS: u16 = u16::MAX - 2;
 const FIRST_SPECIAL: u16 = SPURIOUS;
 
+/// What a step may come to: seldom many things.
+pub(super) type Options = SmallVec<[u16; 16]>;
+/// Words, or steps by their numbers.
+type Few = SmallVec<[usize; 8]>;
+
 impl Execution<'_> {
     /// Whether the thread can go on.
     pub(super) fn is_enabled(&self, thread: usize, op: Op) -> bool {
@@ -24,7 +31,7 @@ impl Execution<'_> {
             Op::Await { word, .. } => {
                 state.wait.may_stop(state.whims) || self.accepted(thread, word).next().is_some()
             }
-            Op::Park { .. } | Op::Call { .. } => self.options(thread, op).next().is_some(),
+            Op::Park { .. } | Op::Call { .. } => !self.options(thread, op).is_empty(),
             _ => true,
         }
     }
@@ -32,8 +39,9 @@ impl Execution<'_> {
     /// Whether it would find anything new, when messages are new from
     /// `asleep` on.
     pub(super) fn is_open(&self, thread: usize, op: Op, asleep: u32) -> bool {
-        self.options(thread, op)
-            .any(|option| self.is_new(thread, op, option, asleep))
+        let options = self.options(thread, op);
+        let mut options = options.into_iter();
+        options.any(|option| self.is_new(thread, op, option, asleep))
     }
 
     fn is_new(&self, thread: usize, op: Op, option: u16, asleep: u32) -> bool {
@@ -69,63 +77,62 @@ impl Execution<'_> {
 
     /// What the thread's step may come to: messages to read, or to store
     /// behind, the usual one first.
-    pub(super) fn options(&self, thread: usize, op: Op) -> Box<dyn Iterator<Item = u16> + '_> {
+    pub(super) fn options(&self, thread: usize, op: Op) -> Options {
         let memory = &self.memory;
         let state = &self.threads[thread];
         match op {
-            Op::Load { word, .. } => Box::new(memory.readable(thread, word)),
-            Op::Store { word, .. } => Box::new(
-                memory
-                    .readable(thread, word)
-                    .filter(move |&m| memory.is_open(word, m)),
-            ),
+            Op::Load { word, .. } => memory.readable(thread, word).collect(),
+            Op::Store { word, .. } => self.places(thread, word),
             Op::Update { word, update, .. } => {
-                Box::new(memory.readable(thread, word).filter(move |&m| {
+                let may_read = |&m: &u16| {
                     update.apply(memory.message(word, m).value).is_none() || memory.is_open(word, m)
-                }))
+                };
+                memory.readable(thread, word).filter(may_read).collect()
             }
-            Op::Unpark { thread: other } => {
-                let token = self.threads[other].token;
-                Box::new(
-                    memory
-                        .readable(thread, token)
-                        .filter(move |&m| memory.is_open(token, m)),
-                )
-            }
+            Op::Unpark { thread: other } => self.places(thread, self.threads[other].token),
             Op::StoreIf { guard, .. } | Op::AddIf { guard, .. } => {
-                Box::new(memory.testable(thread, guard))
+                memory.testable(thread, guard).collect()
             }
             // It is one step towards all: what it replaces is the newest.
-            Op::ReplacePair { words, .. } => Box::new(std::iter::once(memory.newest(words[0]))),
-            Op::Fence | Op::Quiesce => Box::new(std::iter::once(0)),
+            Op::ReplacePair { words, .. } => iter::once(memory.newest(words[0])).collect(),
+            Op::Fence | Op::Quiesce => iter::once(0).collect(),
             Op::Await { word, .. } => {
                 let stop = state.wait.may_stop(state.whims)
                     || state.wait.stale
                     || state.wait.is_patient() && self.is_quiet();
-                Box::new(self.accepted(thread, word).chain(stop.then_some(STOP)))
+                let accepted = self.accepted(thread, word);
+                accepted.chain(stop.then_some(STOP)).collect()
             }
             Op::Park { deadline } => {
                 let token = state.token;
-                let given = memory.readable(thread, token).filter(move |&m| {
-                    memory.message(token, m).value != 0 && memory.is_open(token, m)
-                });
+                let given = memory
+                    .readable(thread, token)
+                    .filter(|&m| memory.message(token, m).value != 0 && memory.is_open(token, m));
                 let spurious = (state.spurious > 0).then_some(SPURIOUS);
-                Box::new(given.chain(deadline.map(|_| TIMEOUT)).chain(spurious))
+                let timeout = deadline.map(|_| TIMEOUT);
+                given.chain(timeout).chain(spurious).collect()
             }
             Op::Call { kernel, call } => self.options_of_call(thread, kernel, call),
         }
+    }
+
+    /// The messages that the thread may store behind.
+    fn places(&self, thread: usize, word: usize) -> Options {
+        let readable = self.memory.readable(thread, word);
+        let is_open = |&message: &u16| self.memory.is_open(word, message);
+        readable.filter(is_open).collect()
     }
 
     pub(super) fn step(&mut self, thread: usize) -> Flow {
         let state = &mut self.threads[thread];
         let op = state.pending.take().expect("a turn has a step");
         let asleep = self.trail.asleep_here(thread);
-        let options: Vec<u16> = self.options(thread, op).collect();
+        let options = self.options(thread, op);
         let fresh = options
             .iter()
             .copied()
             .filter(|&option| self.is_new(thread, op, option, asleep));
-        let fresh: Vec<u16> = fresh.collect();
+        let fresh: Options = fresh.collect();
         let option = self.trail.pick(&options, &fresh);
         let is_fresh = !self.trail.is_known();
         let mut reads = self.reads(thread, op);
@@ -133,7 +140,7 @@ impl Execution<'_> {
             .read_by(thread, op)
             .filter(|_| option < FIRST_SPECIAL)
             .and_then(|word| self.memory.message(word, option).step);
-        let mut sources: Vec<usize> = source.into_iter().collect();
+        let mut sources: Few = source.into_iter().collect();
         let augend = self.augend(thread, op);
         let rivals = self.rivals(thread, op);
         let takers = self.takers(thread, op);
@@ -155,7 +162,7 @@ impl Execution<'_> {
             reads.push(word);
             sources.extend(last);
         }
-        let written: Vec<usize> = written.into_iter().chain(also).collect();
+        let written: Few = written.into_iter().chain(also).collect();
 
         let before = self.threads[thread].clock;
         let mut clock = before;
@@ -168,7 +175,7 @@ impl Execution<'_> {
                 self.trail.want_all(self.trail.here());
             }
             let readers = written.iter().flat_map(|&word| &self.readers[word]);
-            let earlier: Vec<usize> = rivals.iter().chain(readers).copied().collect();
+            let earlier: Few = rivals.iter().chain(readers).copied().collect();
             for earlier in earlier {
                 self.race(earlier, thread, &rivals, &sources, &before);
             }
@@ -246,12 +253,12 @@ impl Execution<'_> {
     }
 
     /// The steps whose order matters although neither reads from the other.
-    fn rivals(&self, thread: usize, op: Op) -> Vec<usize> {
+    fn rivals(&self, thread: usize, op: Op) -> Few {
         let mut rivals = match op {
-            Op::Fence | Op::ReplacePair { .. } => self.order.fences.clone(),
-            Op::Quiesce => self.order.conditional.clone(),
-            Op::StoreIf { .. } | Op::AddIf { .. } => self.order.quiesces.clone(),
-            _ => Vec::new(),
+            Op::Fence | Op::ReplacePair { .. } => self.order.fences.as_slice().into(),
+            Op::Quiesce => self.order.conditional.as_slice().into(),
+            Op::StoreIf { .. } | Op::AddIf { .. } => self.order.quiesces.as_slice().into(),
+            _ => Few::new(),
         };
         // A pair reads the newest alone: it is behind whatever was written before.
         if let Op::ReplacePair { words, .. } = op {
@@ -266,9 +273,9 @@ impl Execution<'_> {
 
     /// The steps but for which a compare-exchange could have succeeded: they
     /// read what it expects, and only one can.
-    fn takers(&self, thread: usize, op: Op) -> Vec<usize> {
+    fn takers(&self, thread: usize, op: Op) -> Few {
         let Op::Update { word, update, .. } = op else {
-            return Vec::new();
+            return Few::new();
         };
         self.memory
             .readable(thread, word)
@@ -282,10 +289,10 @@ impl Execution<'_> {
     }
 
     /// The words that a step reads, or would read if it came later.
-    fn reads(&self, thread: usize, op: Op) -> Vec<usize> {
-        let mut words: Vec<usize> = self.read_by(thread, op).into_iter().collect();
+    fn reads(&self, thread: usize, op: Op) -> Few {
+        let mut words: Few = self.read_by(thread, op).into_iter().collect();
         match op {
-            Op::Await { .. } => words.extend(&self.threads[thread].wait.watched),
+            Op::Await { .. } => words.extend_from_slice(&self.threads[thread].wait.watched),
             Op::Call { kernel, call } if call.read().is_some() => words.push(kernel),
             Op::ReplacePair { words: both, .. } => words.push(both[1]),
             _ => {}
@@ -384,12 +391,9 @@ impl Execution<'_> {
                 Err(what) => Err(what),
                 Ok(found) if found != expected => Ok(Answer::Bool(false)),
                 Ok(_) => {
-                    let places: Vec<u16> = memory
-                        .readable(thread, word)
-                        .filter(|&message| memory.is_open(word, message))
-                        .collect();
+                    let places = self.places(thread, word);
                     let place = self.trail.pick(&places, &places);
-                    memory
+                    self.memory
                         .store_tested(thread, word, place, storing(value, Ordering::Release))
                         .map(|()| Answer::Bool(true))
                 }
