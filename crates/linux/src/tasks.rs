@@ -232,7 +232,14 @@ pub fn is_registered() -> bool {
 /// The calling thread's record.
 #[inline(always)]
 pub fn mine() -> &'static Record {
-    own().record.get().unwrap_or_else(|| record(me()))
+    own().record.get().unwrap_or_else(mine_by_number)
+}
+
+/// Of its own, so that what stands in the caller's code is small.
+#[cold]
+#[inline(never)]
+fn mine_by_number() -> &'static Record {
+    record(me())
 }
 
 /// The record of a number that some thread has or had.

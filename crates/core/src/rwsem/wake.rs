@@ -107,7 +107,15 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Releases the lock for a reader, counted or not.
     #[inline(always)]
     pub(super) fn release_read(&self, fair: bool) {
-        if !self.leave_by_first_slot() && !self.leave_kept(READERS) {
+        if !self.leave_kept(READERS) {
+            self.release_read_unkept(fair);
+        }
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[inline(never)]
+    fn release_read_unkept(&self, fair: bool) {
+        if !self.leave_by_first_slot() {
             self.release_read_slow(fair);
         }
     }
