@@ -229,7 +229,6 @@ impl Platform for Check {
     }
 
     fn yield_to(_task: TaskId) {}
-    fn make_way_for(_task: TaskId) {}
 
     fn store_if(word: &CheckWord, value: u32, guard: &CheckWord, expected: u32) -> bool {
         if decide(Question::Whim("is interrupted in a conditional store")) {

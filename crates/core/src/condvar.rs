@@ -9,7 +9,7 @@
 //! queue's, then the mutex's.
 
 use crate::{
-    mutex::RawMutex,
+    mutex::{Body, RawMutex},
     osq,
     platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word},
     wait_queue::{Entered, WaitQueue},
@@ -54,15 +54,12 @@ impl<P: Platform> Condvar<P> {
             "task {} waits with the mutex at {mutex:p}, which it does not hold",
             me.number()
         );
-        let node = &P::task(me).wait;
         self.queue.enter(|queue| {
-            node.moved.store(0, Relaxed); // the gate orders it
-            node.mutex.set(mutex.body());
+            want(me, mutex.body());
             queue.push(me, 0);
         });
         mutex.body().unlock();
-        // (C1) Acquire pairs with move_on's Release: my place is the mutex's.
-        while node.moved.load(Acquire) == 0 {
+        while !was_moved::<P>(me) {
             P::event(Event::Parked);
             if P::park(deadline) == Woken::TimedOut && self.give_up(me) {
                 mutex.lock();
@@ -115,19 +112,47 @@ impl<P: Platform> Condvar<P> {
                 break first;
             }
         };
-        let node = &P::task(first).wait;
-        let mutex = node.mutex.get();
+        move_to_mutex::<P>(first, |_| true, || {})
+    }
+}
+
+/// The caller is about to wait, and to be moved to the mutex. Published by the gate of
+/// the queue that it waits in.
+pub(crate) fn want<P: Platform>(me: TaskId, mutex: &Body<P>) {
+    let node = &P::task(me).wait;
+    node.moved.store(0, Relaxed); // the gate orders it
+    node.mutex.set(mutex);
+}
+
+/// Whether the caller was moved: then [`Body::wait`] goes on with the wait.
+pub(crate) fn was_moved<P: Platform>(me: TaskId) -> bool {
+    // (C1) Acquire pairs with move_to_mutex's Release: my place is the mutex's.
+    P::task(me).wait.moved.load(Acquire) != 0
+}
+
+/// Moves a waiter to the mutex that it wants if that is `fit`, and tells it. Returns whether
+/// it did. Whoever calls this keeps the waiter from leaving before that: it stands in a queue
+/// whose gate the caller holds, or was taken out of one by the caller, who has not told it.
+pub(crate) fn move_to_mutex<P: Platform>(
+    task: TaskId,
+    fit: impl FnOnce(&Body<P>) -> bool,
+    tell: impl FnOnce(),
+) -> bool {
+    let node = &P::task(task).wait;
+    // SAFETY: the waiter has set it by `want`, from a reference that lives as long as its
+    // wait. That has not ended: the caller keeps the task from giving up; and once it was
+    // told it finds itself moved and leaves through the mutex's queue, which `adopt` puts it
+    // into and where it needs the mutex's gate to leave. `adopt` is done with the mutex when
+    // it opens that gate.
+    let mutex = unsafe { &*node.mutex.get() };
+    let moves = fit(mutex);
+    if moves {
         // Before it can be woken in the mutex's queue: a waiter that woke up
         // and found itself not moved would sleep on.
         node.moved.store(1, Release); // (C1)
+        tell();
         P::event(Event::Requeued);
-        // SAFETY: `mutex` was set by `wait_until` from a reference that
-        // lives as long as that call. The call has not returned: its task
-        // leaves either through `give_up`, which needs the gate that we
-        // hold and now finds the task moved, or through the mutex's queue,
-        // which `adopt` puts it into and where it needs the mutex's gate
-        // to leave; `adopt` is done with the mutex when it opens that gate.
-        unsafe { (*mutex).adopt(first) };
-        true
+        mutex.adopt(task);
     }
+    moves
 }

@@ -72,6 +72,7 @@
 //! was moved is another one, too: it comes back to the table's first line. Others park.
 
 mod alone;
+mod condition;
 mod glance;
 mod grow;
 mod key;
@@ -83,13 +84,14 @@ mod shared;
 
 use core::num::NonZeroU32;
 
+pub use condition::WaitedAfter;
 pub(crate) use glance::Glances;
 use glance::glance;
 use grow::Growth;
 pub use key::Key;
 use places::Places;
 pub use places::WORDS;
-use queue::{Bucket, Chain, Place, Queue, TAKEN, WOKEN};
+use queue::{Bucket, Chain, LOOKS, PARKS, Place, Queue, TAKEN, WOKEN};
 pub(crate) use queue::{NODES, Node};
 pub use shared::{Counted, Shared};
 
@@ -267,7 +269,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
             return Waited::Changed;
         }
         if !queue.stand_alone(me, key, waiter, mine.glances.will_look()) {
-            mine.futex[0].begin(me, true);
+            mine.futex[0].begin(me, LOOKS);
             queue.push(Place::new(me, 0), &mine.futex[0], key, waiter);
             queue.unlock();
             return self.wait_behind(me, mine, deadline);
@@ -275,7 +277,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         queue.unlock();
         self.wait_alone(queue, me, mine, deadline)
             .unwrap_or_else(|| {
-                mine.futex[0].begin(me, true);
+                mine.futex[0].begin(me, LOOKS);
                 self.wait_behind(me, mine, deadline)
             })
     }
@@ -304,32 +306,6 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         }
     }
 
-    /// Has the caller stand in the queue of `key`, then calls `release`, and waits until
-    /// a waker of `key` wakes it, until `deadline`, or until `stop` says so, which it is
-    /// asked before each sleep: who changes what it reads unparks the caller. Returns
-    /// whether a waker has counted the caller.
-    ///
-    /// A condition variable that is nothing but an address: a waker that `release` lets
-    /// go on finds the caller, and the word at the address is nobody's. `release` runs
-    /// outside of all gates; it may wake others by the table, but not wait in it.
-    pub fn wait_after(
-        &self,
-        key: &Key,
-        waiter: Waiter,
-        release: impl FnOnce(),
-        stop: impl Fn() -> bool,
-        deadline: Option<Deadline>,
-    ) -> bool {
-        let me = P::me();
-        let place = Place::new(me, 0);
-        let node = place.node();
-        node.begin(me, false);
-        self.enqueue(place, node, key, waiter, || true);
-        release();
-        self.park(&Places::new(me, 1), stop, deadline);
-        self.end(place)
-    }
-
     /// [`Self::wait`] for the first of so many words, [`WORDS`] at most, that is woken;
     /// the kernel's `futex_waitv`. `key` and `unchanged` are asked of each, by its index.
     ///
@@ -351,7 +327,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         let stands = |index| {
             let place = places.at(index);
             let node = place.node();
-            node.begin(me, false);
+            node.begin(me, PARKS);
             self.enqueue(place, node, &key(index), waiter, || unchanged(index))
         };
         let changed = (0..words).position(|index| !stands(index));

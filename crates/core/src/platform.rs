@@ -331,10 +331,6 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Lets `task`, which was just woken or is overdue, run if it waits for the caller's CPU.
     fn yield_to(task: TaskId);
 
-    /// The same of a task that was just woken, where that likely helps it, and has not lately
-    /// cost the caller much time.
-    fn make_way_for(task: TaskId);
-
     /// The calling task is about to read the word and then to write to it, or to
     /// its neighbours: a world that can fetches their line for that at once.
     #[inline(always)]

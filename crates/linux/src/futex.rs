@@ -17,9 +17,9 @@ use std::{
     time::Instant,
 };
 
-pub use lockyard_core::futex::{Requeued, WORDS, Waited, WaitedAny};
+pub use lockyard_core::futex::{Requeued, WORDS, Waited, WaitedAfter, WaitedAny};
 use lockyard_core::{
-    Clock, Deadline,
+    Clock, Deadline, RawMutex,
     futex::{Key, Table, Waiter},
 };
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
@@ -204,20 +204,22 @@ pub fn wait_each_until<'a>(
 
 /// Has the calling thread stand in the queue of an address, then calls `release`, and
 /// waits until it is woken there, until `deadline`, or until it is [interrupted](interrupt).
-/// Returns whether a waker has counted the thread.
 ///
 /// A condition variable that is nothing but an address, of which no byte is touched:
-/// `release` unlocks the mutex; of this module it may use [`wake`].
+/// `release` unlocks the mutex; of this module it may use [`wake`]. Who wakes the thread
+/// while it holds `mutex` has it wait for that.
 pub fn wait_after(
     address: *const AtomicU32,
+    mutex: Option<&RawMutex<Linux>>,
     release: impl FnOnce(),
     deadline: Option<Deadline>,
-) -> bool {
+) -> WaitedAfter {
     let waiter = Waiter {
         bitset: EVERY_BIT,
         rank: urgency::rank(),
     };
-    table().wait_after(&key(address), waiter, release, interrupt::came, deadline)
+    let stop = interrupt::came;
+    table().wait_after(&key(address), waiter, mutex, release, stop, deadline)
 }
 
 /// Wakes `most` threads at most that wait for the word; returns how many it woke.

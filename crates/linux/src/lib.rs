@@ -181,9 +181,6 @@ impl<N: Numbers> Platform for Threads<N> {
     fn yield_to(_: TaskId) {
         spin::let_run();
     }
-    fn make_way_for(task: TaskId) {
-        spin::make_way_for(N::dense(task));
-    }
     #[inline(always)]
     fn about_to_write(word: &AtomicU32) {
         arch::prefetch_for_write(word);

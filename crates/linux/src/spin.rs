@@ -34,13 +34,6 @@ const HURRIED_NS: u64 = 500;
 /// How long an owner may take from its wake-up to its CPU.
 const ARRIVAL_NS: u64 = 15_000;
 
-/// What it may take on average to make way for who was woken, some switches of threads. Where
-/// others are busy with something else, the kernel may come back only when their slices have
-/// ended, after milliseconds, for who yields gives away what is left of its own.
-const MAKE_WAY_NS: u64 = 50_000;
-/// So many times it is left out at most: a slice may be long, and a machine be suspended.
-const LEFT_OUT_AT_MOST: u64 = 255;
-
 /// What a thread remembers of its spin. Times are in cycles.
 struct Spin {
     began: Cell<u64>,
@@ -53,8 +46,6 @@ struct Spin {
     arrived_by: Cell<u64>,
     /// The last sample, in nanoseconds of its CPU time.
     sample: Cell<Option<u64>>,
-    /// So many times the thread does not make way.
-    left_out: Cell<u64>,
 }
 
 thread_local! {
@@ -66,7 +57,6 @@ thread_local! {
             sample_at: Cell::new(0),
             arrived_by: Cell::new(0),
             sample: Cell::new(None),
-            left_out: Cell::new(0),
         }
     };
 }
@@ -106,25 +96,6 @@ pub fn let_run() {
     SPIN.with(|spin| {
         spin.looked.set(arch::cycles());
         spin.target.set(0);
-    });
-}
-
-/// [`lockyard_core::Platform::make_way_for`]. The kernel often has a woken thread wait where
-/// it ran before, though another CPU is idle.
-pub fn make_way_for(task: TaskId) {
-    if !tasks::record(task).whereabouts.is_here() {
-        return;
-    }
-    SPIN.with(|spin| {
-        if let Some(left) = spin.left_out.get().checked_sub(1) {
-            spin.left_out.set(left);
-            return;
-        }
-        let began = arch::cycles();
-        let_run();
-        let took = clock::ns_in_cycles(arch::cycles().saturating_sub(began));
-        spin.left_out
-            .set((took / MAKE_WAY_NS).min(LEFT_OUT_AT_MOST));
     });
 }
 

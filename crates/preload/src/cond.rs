@@ -5,6 +5,9 @@
 //! woken. Its bytes are the C library's, whose `pthread_cond_init` and `pthread_cond_destroy`
 //! are not replaced: of them we read what its deadlines mean, and whether processes share it.
 //!
+//! Who signals most often has the mutex, and whoever is woken then would sleep again for that;
+//! so it is moved to the queue of that, and woken once, when it is unlocked.
+//!
 //! Who waits with a mutex of ours waits in our queue, and with one of the C library's in
 //! its own. At any time all wait with the same mutex, so there are never both; and who
 //! signals, which does not know, signals both. Where processes share it, who signals may be in
@@ -25,12 +28,16 @@ use std::{
 };
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EPERM, ETIMEDOUT, clockid_t, pthread_t, timespec};
-use lockyard_core::Deadline;
-use lockyard_linux::{futex, interrupt};
+use lockyard_core::{Deadline, RawMutex};
+use lockyard_linux::{
+    Linux,
+    futex::{self, WaitedAfter},
+    interrupt,
+};
 
 use crate::{
     layout,
-    mutex::{self, Mutex, pthread_mutex_lock, pthread_mutex_unlock},
+    mutex::{self, Mutex, Partner, pthread_mutex_lock, pthread_mutex_unlock},
     next, policy,
     time::Until,
 };
@@ -62,9 +69,9 @@ enum Ended {
 pub unsafe extern "C-unwind" fn pthread_cond_wait(cond: *mut Cond, mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        match mutex::may_wait(mutex) {
+        match mutex::partner(mutex) {
             None => next::pthread_cond_wait(cond, mutex),
-            Some(may) => wait(cond, mutex, may, None),
+            Some(partner) => wait(cond, mutex, partner, None),
         }
     }
 }
@@ -79,14 +86,14 @@ pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
 ) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        let Some(may) = mutex::may_wait(mutex) else {
+        let Some(partner) = mutex::partner(mutex) else {
             return next::pthread_cond_timedwait(cond, mutex, at);
         };
         let clock = match layout::is_monotonic(cond) {
             true => CLOCK_MONOTONIC,
             false => CLOCK_REALTIME,
         };
-        wait(cond, mutex, may, Some(Until { clock, at }))
+        wait(cond, mutex, partner, Some(Until { clock, at }))
     }
 }
 
@@ -101,9 +108,9 @@ pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
 ) -> c_int {
     // SAFETY: the caller's.
     unsafe {
-        match mutex::may_wait(mutex) {
+        match mutex::partner(mutex) {
             None => next::pthread_cond_clockwait(cond, mutex, clock, at),
-            Some(may) => wait(cond, mutex, may, Some(Until { clock, at })),
+            Some(partner) => wait(cond, mutex, partner, Some(Until { clock, at })),
         }
     }
 }
@@ -112,11 +119,16 @@ pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
 ///
 /// # Safety
 /// As for `pthread_cond_wait`.
-unsafe fn wait(cond: *mut Cond, mutex: *mut Mutex, may: bool, until: Option<Until>) -> c_int {
+unsafe fn wait(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    partner: Partner<'_>,
+    until: Option<Until>,
+) -> c_int {
     // SAFETY: the caller's.
     let deadline = until.map(|until| unsafe { until.deadline() }).transpose();
     let deadline = match deadline {
-        Ok(deadline) if may => deadline,
+        Ok(deadline) if partner.may_wait => deadline,
         Ok(_) => return EPERM,
         Err(error) => return error,
     };
@@ -129,7 +141,7 @@ unsafe fn wait(cond: *mut Cond, mutex: *mut Mutex, may: bool, until: Option<Unti
     // SAFETY: it has no clause. It unwinds past frames that have nothing to drop.
     unsafe { pthread_testcancel() };
     // SAFETY: the caller's.
-    match unsafe { wait_interruptibly(cond, mutex, deadline) } {
+    match unsafe { wait_interruptibly(cond, mutex, partner.lock, deadline) } {
         Ended::With(code) => code,
         Ended::Interrupted => {
             // SAFETY: as above; and the thread has the mutex.
@@ -146,6 +158,7 @@ unsafe fn wait(cond: *mut Cond, mutex: *mut Mutex, may: bool, until: Option<Unti
 unsafe fn wait_interruptibly(
     cond: *mut Cond,
     mutex: *mut Mutex,
+    lock: Option<&RawMutex<Linux>>,
     deadline: Option<Deadline>,
 ) -> Ended {
     let end = EndOnPanic;
@@ -153,16 +166,19 @@ unsafe fn wait_interruptibly(
     let unlock = || unsafe {
         pthread_mutex_unlock(mutex);
     };
-    let woken = futex::wait_after(address(cond), unlock, deadline);
+    let waited = futex::wait_after(address(cond), lock, unlock, deadline);
     let interrupted = interrupt::came();
     interrupt::end();
-    // SAFETY: the caller's: the mutex is there until the wait returns.
-    let taken = unsafe { pthread_mutex_lock(mutex) };
+    let taken = match waited {
+        WaitedAfter::Locked => 0,
+        // SAFETY: the caller's: the mutex is there until the wait returns.
+        WaitedAfter::Woken | WaitedAfter::NotWoken => unsafe { pthread_mutex_lock(mutex) },
+    };
     mem::forget(end);
-    match (woken, interrupted) {
-        (true, _) => Ended::With(taken),
-        (false, true) => Ended::Interrupted,
-        (false, false) => Ended::With(ETIMEDOUT),
+    match (waited, interrupted) {
+        (WaitedAfter::NotWoken, true) => Ended::Interrupted,
+        (WaitedAfter::NotWoken, false) => Ended::With(ETIMEDOUT),
+        _ => Ended::With(taken),
     }
 }
 

@@ -373,18 +373,30 @@ impl<L: Lock> Held<'_, L> {
     }
 }
 
-/// Whether the caller may wait with the mutex: it must have one that knows its owner.
-/// `None` when that is for the C library to say.
+/// A mutex that the caller wants to wait with.
+#[derive(Clone, Copy)]
+pub struct Partner<'a> {
+    /// Whether it may: the mutex must be one that knows its owner.
+    pub may_wait: bool,
+    /// The lock, if who has it may make others wait for it, unseen by who watches.
+    pub lock: Option<&'a RawMutex<Linux>>,
+}
+
+/// What there is to know of a mutex before a wait. `None` when that is for the C library.
 ///
 /// # Safety
-/// As for `pthread_mutex_unlock`.
-pub unsafe fn may_wait(mutex: *mut Mutex) -> Option<bool> {
+/// As for `pthread_mutex_unlock`, as long as the lock is used.
+pub unsafe fn partner<'a>(mutex: *mut Mutex) -> Option<Partner<'a>> {
     // SAFETY: it points to a mutex, as the caller says.
-    match unsafe { &*mutex }.whose() {
-        Whose::Ours(held) => Some(held.kind == Kind::Normal || held.lock.is_mine()),
-        Whose::OursPi(held) => Some(held.lock.is_mine()),
-        Whose::Libcs => None,
-    }
+    let (may_wait, lock) = match unsafe { &*mutex }.whose() {
+        Whose::Ours(held) => (
+            held.kind == Kind::Normal || held.lock.is_mine(),
+            policy::unwatched().then_some(held.lock),
+        ),
+        Whose::OursPi(held) => (held.lock.is_mine(), None),
+        Whose::Libcs => return None,
+    };
+    Some(Partner { may_wait, lock })
 }
 
 unsafe extern "C" {

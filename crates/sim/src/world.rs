@@ -414,12 +414,6 @@ impl Platform for Sim {
         note("lets others run");
         spend(Engine::yield_now);
     }
-    fn make_way_for(task: TaskId) {
-        let cpu = |engine: &Engine, task: usize| engine.tasks[task].cpu;
-        if ask(|engine| cpu(engine, index(task)) == cpu(engine, engine.active)) == Some(true) {
-            Self::yield_to(task);
-        }
-    }
 
     /// A [`Platform::quiesce`] between the test and the store starts it over.
     fn store_if(word: &SimWord, value: u32, guard: &SimWord, expected: u32) -> bool {

@@ -153,7 +153,6 @@ impl Platform for Nested {
     }
     fn unpark(_: TaskId) {}
     fn yield_to(_: TaskId) {}
-    fn make_way_for(_: TaskId) {}
     fn store_if(_: &Counted, _: u32, _: &Counted, _: u32) -> bool {
         unreachable!("a futex's table stores to words of its own")
     }

@@ -17,8 +17,8 @@ use lockyard_check::{Check, CheckWord, Explorer, Tracked, Wakes, afterwards, lim
 use lockyard_core::{
     Deadline, Event, FOREVER, Look,
     Ordering::{Acquire, Relaxed, Release},
-    Platform, TaskId, Word,
-    futex::{Key, Table, Waited, WaitedAny, Waiter},
+    Platform, RawMutex, TaskId, Word,
+    futex::{Key, Table, Waited, WaitedAfter, WaitedAny, Waiter},
 };
 
 use crate::{DEADLINE, explore};

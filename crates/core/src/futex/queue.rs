@@ -13,7 +13,9 @@ use core::{array, num::NonZeroU32};
 
 use super::{Key, Waiter};
 use crate::{
+    condvar,
     gate::Gate,
+    mutex::Body,
     platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word},
 };
 
@@ -23,15 +25,17 @@ pub(super) const WOKEN: u32 = 0;
 pub(super) const TAKEN: u32 = u32::MAX;
 
 /// A rest: the waiter sleeps by [`Platform::park`], if it does.
-const PARKS: u32 = 0;
+pub(super) const PARKS: u32 = 0;
 /// A rest: the waiter has not slept, and will say so before it does.
-const LOOKS: u32 = 1;
+pub(super) const LOOKS: u32 = 1;
 /// A rest: the waiter sleeps by [`Platform::park_on`] of its state, or is about to.
 const SLEEPS: u32 = 2;
 /// A rest: the waiter was alone in the bucket of its bed. If it sleeps, then on that word.
 const LIES: u32 = 3;
+/// A rest: as [`PARKS`], and the waiter is to take a mutex when it is woken.
+pub(super) const WANTS: u32 = 4;
 /// The bits of a rest; those above are the number of the task that waits.
-const RESTS: u32 = 3;
+const RESTS: u32 = 7;
 const _: () = assert!(TaskId::MAX <= u32::MAX >> RESTS.count_ones());
 
 /// How many nodes a record has.
@@ -84,7 +88,7 @@ pub(crate) struct Node<P: Platform> {
     key: KeyWords<P>,
     bitset: P::U32,
     rank: P::U32,
-    /// [`PARKS`], [`LOOKS`], [`SLEEPS`] or [`LIES`], and who.
+    /// [`PARKS`], [`LOOKS`], [`SLEEPS`], [`LIES`] or [`WANTS`], and who.
     rest: P::U32,
     /// The slot of the bucket that it has been alone in, if it lies.
     bed: P::U32,
@@ -134,10 +138,9 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Before each wait of the calling task, `me`: whether this node alone ends it.
+    /// Before each wait of the calling task, `me`: how it is going to rest.
     #[inline(always)]
-    pub(super) fn begin(&self, me: TaskId, alone: bool) {
-        let rest = if alone { LOOKS } else { PARKS };
+    pub(super) fn begin(&self, me: TaskId, rest: u32) {
         let whose = me.number() << RESTS.count_ones();
         self.rest.store(whose | rest, Relaxed); // the gate orders it
     }
@@ -168,7 +171,7 @@ impl<P: Platform> Node<P> {
     #[inline(always)]
     pub(super) fn sleep(&self, state: u32, deadline: Option<Deadline>) -> Woken {
         let rest = self.rest.load(Relaxed);
-        if rest & RESTS == PARKS {
+        if matches!(rest & RESTS, PARKS | WANTS) {
             return P::park(deadline);
         }
         self.rest.store(rest & !RESTS | SLEEPS, Relaxed); // park_on has the barrier (W)
@@ -184,12 +187,21 @@ impl<P: Platform> Node<P> {
             self.state.store(WOKEN, Release);
             return P::unpark_on(&self.state, task);
         }
+        if let (Some(task), WANTS) = self.rest() {
+            let is_mine = |mutex: &Body<P>| mutex.owner().map(TaskId::number) == Some(P::number());
+            // (F1) Release, as below.
+            let tell = || self.state.store(WOKEN, Release);
+            // It was taken by the caller, and is not told yet.
+            if condvar::move_to_mutex::<P>(task, is_mine, tell) {
+                return;
+            }
+        }
         // (F1) Release pairs with wait's and end's Acquire: what the waker did before, and
         // that it is done with the node. (W) full barrier, pairs with park_on's.
         P::swap_fenced(&self.state, WOKEN, Release);
         // It may be the waiter's next wait's by now, who then looks in vain.
         match self.rest() {
-            (Some(task), PARKS) => P::unpark(task),
+            (Some(task), PARKS | WANTS) => P::unpark(task),
             (Some(task), SLEEPS) => P::unpark_on(&self.state, task),
             (Some(task), LIES) => {
                 let bed = self.bed.load(Relaxed) as usize; // of this wait or a later one
@@ -526,7 +538,7 @@ impl<P: Platform> Chain<P> {
 
     #[inline(always)]
     fn append(&mut self, place: Place, node: &'static Node<P>) {
-        if let (Some(task), PARKS) = node.rest() {
+        if let (Some(task), PARKS | WANTS) = node.rest() {
             P::about_to_unpark(task); // a hint
         }
         node.state.store(TAKEN, Relaxed); // its waiter looks again inside the gate

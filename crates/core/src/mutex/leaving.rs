@@ -33,8 +33,6 @@ impl Leaving {
             if overtaken {
                 P::event(Event::MadeWay);
                 P::yield_to(first);
-            } else {
-                P::make_way_for(first);
             }
         } else if let Some(first) = self.late {
             P::event(Event::MadeWay);

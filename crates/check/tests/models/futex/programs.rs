@@ -58,8 +58,9 @@ impl Words {
             self.wake(1 - at, 1);
         };
         let (key, deadline) = (self.key(at), Some(DEADLINE));
-        let told = (self.shared.futex).wait_after(&key, waiter, release, || false, deadline);
-        add(&self.told, u32::from(told));
+        let (stop, mutex) = (|| false, None::<&RawMutex<Check>>);
+        let waited = (self.shared.futex).wait_after(&key, waiter, mutex, release, stop, deadline);
+        add(&self.told, u32::from(waited == WaitedAfter::Woken));
     }
 
     fn wake(&self, at: usize, most: u32) {

@@ -12,19 +12,33 @@ struct Signalled {
 }
 
 impl Signalled {
+    fn new() -> Self {
+        Self {
+            futex: Table::new(),
+            guarded: Guarded::new(),
+        }
+    }
+
     /// Waits while the payload is 0, or until the deadline. Returns how many wakers have
-    /// counted it.
+    /// counted it. Those who have the mutex have it wait for that.
     fn wait(&self, deadline: Option<Deadline>, stop: impl Fn() -> bool) -> u32 {
-        let mut counted = 0;
         self.guarded.mutex.lock();
+        self.wait_locked(deadline, stop)
+    }
+
+    fn wait_locked(&self, deadline: Option<Deadline>, stop: impl Fn() -> bool) -> u32 {
+        let mut counted = 0;
         while self.guarded.payload.get() == 0 {
             let release = || self.guarded.unlock();
-            let woken = (self.futex).wait_after(&A, Waiter::ANY, release, &stop, deadline);
-            self.guarded.mutex.lock();
-            counted += u32::from(woken);
-            if !woken {
+            let mutex = Some(&self.guarded.mutex);
+            let waited = (self.futex).wait_after(&A, Waiter::ANY, mutex, release, &stop, deadline);
+            if waited != WaitedAfter::Locked {
+                self.guarded.mutex.lock();
+            }
+            if waited == WaitedAfter::NotWoken {
                 break;
             }
+            counted += 1;
         }
         self.guarded.unlock();
         counted
@@ -34,14 +48,19 @@ impl Signalled {
         self.guarded.lock_work_unlock();
         self.futex.wake(&A, 1, EVERY_BIT)
     }
+
+    fn signal_inside(&self, most: u32) -> u32 {
+        self.guarded.mutex.lock();
+        self.guarded.work();
+        let woken = self.futex.wake(&A, most, EVERY_BIT);
+        self.guarded.unlock();
+        woken
+    }
 }
 
 /// One waits for the payload to change; another changes it and signals.
-fn signalled(deadline: Option<Deadline>) {
-    let shared = Rc::new(Signalled {
-        futex: Table::new(),
-        guarded: Guarded::new(),
-    });
+fn signalled(signal: fn(&Signalled) -> u32, deadline: Option<Deadline>) {
+    let shared = Rc::new(Signalled::new());
     let counts = Rc::new(Cell::new((0, 0)));
     let (waiter, counted) = (Rc::clone(&shared), Rc::clone(&counts));
     spawn(move || {
@@ -50,7 +69,7 @@ fn signalled(deadline: Option<Deadline>) {
     });
     let woke = Rc::clone(&counts);
     spawn(move || {
-        let woken = shared.signal();
+        let woken = signal(&shared);
         woke.set((woke.get().0, woken));
     });
     afterwards(move || assert_eq!(counts.get().0, counts.get().1, "who is woken is told"));
@@ -60,7 +79,26 @@ fn signalled(deadline: Option<Deadline>) {
 fn no_lost_signal() {
     let explorer = Explorer::new().whims(1);
     explore("futex, signal", &explorer, &[Event::Parked], || {
-        signalled(None);
+        signalled(Signalled::signal, None);
+    });
+}
+
+#[test]
+fn signal_inside() {
+    let explorer = Explorer::new().whims(1);
+    let events = [Event::Parked, Event::Requeued];
+    explore("futex, signal, mutex held", &explorer, &events, || {
+        signalled(|shared| shared.signal_inside(1), None);
+    });
+}
+
+#[test]
+fn signal_inside_against_timeout() {
+    let explorer = Explorer::new().whims(1);
+    let events = [Event::Cancelled, Event::Parked, Event::Requeued];
+    let name = "futex, signal, mutex held, deadline";
+    explore(name, &explorer, &events, || {
+        signalled(|shared| shared.signal_inside(1), Some(DEADLINE));
     });
 }
 
@@ -69,7 +107,31 @@ fn signal_against_timeout() {
     let explorer = Explorer::new().whims(1);
     let events = [Event::Cancelled, Event::Parked];
     explore("futex, signal, deadline", &explorer, &events, || {
-        signalled(Some(DEADLINE));
+        signalled(Signalled::signal, Some(DEADLINE));
+    });
+}
+
+/// Both waiters are in the queue; too many executions to see them all.
+#[test]
+fn broadcast_inside() {
+    let explorer = Explorer::new().whims(2).pct(1, 3, 10_000);
+    let events = [Event::Requeued, Event::WokeFirst];
+    explore("futex, broadcast, mutex held", &explorer, &events, || {
+        let shared = Rc::new(Signalled::new());
+        let ready = Rc::new(CheckWord::ZERO);
+        for _ in 0..2 {
+            let (shared, ready) = (Rc::clone(&shared), Rc::clone(&ready));
+            spawn(move || {
+                shared.guarded.mutex.lock();
+                ready.fetch_add(1, Relaxed);
+                assert_eq!(shared.wait_locked(None, || false), 1);
+            });
+        }
+        spawn(move || {
+            let both = |ready| ready == 2;
+            Check::spin_until(&ready, Relaxed, Look::Poll, FOREVER, both, || false);
+            assert_eq!(shared.signal_inside(ALL), 2);
+        });
     });
 }
 
@@ -79,10 +141,7 @@ fn no_lost_stop() {
     let explorer = Explorer::new().whims(1);
     let events = [Event::Cancelled, Event::Parked];
     explore("futex, stop", &explorer, &events, || {
-        let shared = Rc::new(Signalled {
-            futex: Table::new(),
-            guarded: Guarded::new(),
-        });
+        let shared = Rc::new(Signalled::new());
         let stop = Rc::new(CheckWord::ZERO);
         let stops = Rc::clone(&stop);
         spawn(move || {
