@@ -85,7 +85,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// those that do. Whether others read it makes no difference to what is done: nobody could
     /// predict that.
     #[inline(always)]
-    fn fast_from(&self, count: Count, kind: Kind) -> bool {
+    pub(super) fn fast_from(&self, count: Count, kind: Kind) -> bool {
         let Some(taken) = count.taken(kind) else {
             return false;
         };

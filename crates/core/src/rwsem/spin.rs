@@ -84,10 +84,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 |count| Count(count).taken(kind).is_some() || Count(count).is_to_be_revoked(kind),
                 || false,
             );
-            if free.is_none() {
+            let Some(seen) = free.map(Count) else {
                 return false;
-            }
-            if self.take_awake(kind) {
+            };
+            // At once as it was seen: to look again lets others come in between.
+            if !seen.is_fenced() && self.fast_from(seen, kind) || self.take_awake(kind) {
                 P::event(Event::SpinAcquired);
                 return true;
             }
