@@ -6,7 +6,7 @@ use anyhow::Context;
 use serde::Deserialize;
 
 /// The run that the README shows.
-const RUN: &str = "benches/runs/mutex-2cpu-xeon";
+const RUN: &str = "benches/runs/mutex-2cpu-zen5";
 const BEGIN: &str = "<!-- made by cargo xtask table -->\n";
 const END: &str = "<!-- end -->\n";
 
