@@ -7,8 +7,9 @@ mod region;
 pub mod shared;
 
 use std::{
+    mem,
     num::NonZeroU32,
-    ptr,
+    process, ptr,
     sync::atomic::{
         AtomicPtr, AtomicU32,
         Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
@@ -207,7 +208,7 @@ pub fn wait_each_until<'a>(
 ///
 /// A condition variable that is nothing but an address, of which no byte is touched:
 /// `release` unlocks the mutex; of this module it may use [`wake`]. Who wakes the thread
-/// while it holds `mutex` has it wait for that.
+/// while it holds `mutex` has it wait for that. A panic of `release` ends the process.
 pub fn wait_after(
     address: *const AtomicU32,
     mutex: Option<&RawMutex<Linux>>,
@@ -218,8 +219,22 @@ pub fn wait_after(
         bitset: EVERY_BIT,
         rank: urgency::rank(),
     };
+    let end = EndOnPanic;
     let stop = interrupt::came;
-    table().wait_after(&key(address), waiter, mutex, release, stop, deadline)
+    // SAFETY: what they panic for does not unwind past `end`.
+    let waited =
+        unsafe { table().wait_after(&key(address), waiter, mutex, release, stop, deadline) };
+    mem::forget(end);
+    waited
+}
+
+/// While it lives, a panic ends the process.
+struct EndOnPanic;
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        process::abort();
+    }
 }
 
 /// Wakes `most` threads at most that wait for the word; returns how many it woke.

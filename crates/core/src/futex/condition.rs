@@ -4,8 +4,6 @@
 //! would be woken twice. So it is not woken, but moved to the mutex's queue, as the waiters of
 //! [`Condvar`](crate::Condvar) are, and its node is told so.
 
-use core::mem;
-
 use super::{
     Key, Place, Places, Table, Waiter,
     queue::{PARKS, WANTS},
@@ -28,16 +26,6 @@ pub enum WaitedAfter {
     NotWoken,
 }
 
-/// The caller stands in a queue, and whoever takes it out of there uses its mutex: a panic
-/// must not unwind past that, and becomes one that ends the process.
-struct Standing;
-
-impl Drop for Standing {
-    fn drop(&mut self) {
-        panic!("a wait is unwound whose mutex is in the hands of wakers");
-    }
-}
-
 impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
     /// Has the caller stand in the queue of `key`, then calls `release`, and waits until
     /// a waker of `key` wakes it, until `deadline`, or until `stop` says so, which it is
@@ -48,9 +36,12 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
     /// outside of all gates; it may wake others by the table, but not wait in it.
     ///
     /// The caller is to take `mutex` when it is woken. A waker that holds it would wake
-    /// the caller in vain: it has it wait for the mutex instead, asleep as it is. A panic of
-    /// `release` or `stop` ends the process.
-    pub fn wait_after<W: osq::Wait<P>>(
+    /// the caller in vain: it has it wait for the mutex instead, asleep as it is.
+    ///
+    /// # Safety
+    /// `release` and `stop` do not unwind: the caller stands in a queue then, and whoever
+    /// takes it out of there uses its mutex.
+    pub unsafe fn wait_after<W: osq::Wait<P>>(
         &self,
         key: &Key,
         waiter: Waiter,
@@ -67,12 +58,9 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
             condvar::want(me, mutex.body());
         }
         self.enqueue(place, node, key, waiter, || true);
-        let standing = Standing;
         release();
         self.park(&Places::new(me, 1), stop, deadline);
-        let woken = self.end(place);
-        mem::forget(standing);
-        match (woken, mutex) {
+        match (self.end(place), mutex) {
             (false, _) => WaitedAfter::NotWoken,
             (true, Some(mutex)) if condvar::was_moved::<P>(me) => {
                 mutex.body().wait(me, None);

@@ -59,7 +59,9 @@ impl Words {
         };
         let (key, deadline) = (self.key(at), Some(DEADLINE));
         let (stop, mutex) = (|| false, None::<&RawMutex<Check>>);
-        let waited = (self.shared.futex).wait_after(&key, waiter, mutex, release, stop, deadline);
+        let futex = &self.shared.futex;
+        // SAFETY: what unwinds is abandoned, with the other tasks.
+        let waited = unsafe { futex.wait_after(&key, waiter, mutex, release, stop, deadline) };
         add(&self.told, u32::from(waited == WaitedAfter::Woken));
     }
 

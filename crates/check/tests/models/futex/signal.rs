@@ -31,7 +31,10 @@ impl Signalled {
         while self.guarded.payload.get() == 0 {
             let release = || self.guarded.unlock();
             let mutex = Some(&self.guarded.mutex);
-            let waited = (self.futex).wait_after(&A, Waiter::ANY, mutex, release, &stop, deadline);
+            // SAFETY: what unwinds is abandoned, with the other tasks.
+            let waited = unsafe {
+                (self.futex).wait_after(&A, Waiter::ANY, mutex, release, &stop, deadline)
+            };
             if waited != WaitedAfter::Locked {
                 self.guarded.mutex.lock();
             }
