@@ -215,11 +215,11 @@ pub fn wait_after(
     release: impl FnOnce(),
     deadline: Option<Deadline>,
 ) -> WaitedAfter {
+    let end = EndOnPanic;
     let waiter = Waiter {
         bitset: EVERY_BIT,
         rank: urgency::rank(),
     };
-    let end = EndOnPanic;
     let stop = interrupt::came;
     // SAFETY: what they panic for does not unwind past `end`.
     let waited =

@@ -20,12 +20,7 @@
 //! unwound from here, not from inside a lock. A waiter that was signalled as well returns,
 //! and is cancelled at the next such point: no signal is lost.
 
-use std::{
-    ffi::c_int,
-    mem::{self, MaybeUninit},
-    process, ptr,
-    sync::atomic::AtomicU32,
-};
+use std::{ffi::c_int, mem::MaybeUninit, ptr, sync::atomic::AtomicU32};
 
 use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, EPERM, ETIMEDOUT, clockid_t, pthread_t, timespec};
 use lockyard_core::{Deadline, RawMutex};
@@ -161,7 +156,6 @@ unsafe fn wait_interruptibly(
     lock: Option<&RawMutex<Linux>>,
     deadline: Option<Deadline>,
 ) -> Ended {
-    let end = EndOnPanic;
     // SAFETY: the caller's, who has the mutex.
     let unlock = || unsafe {
         pthread_mutex_unlock(mutex);
@@ -174,7 +168,6 @@ unsafe fn wait_interruptibly(
         // SAFETY: the caller's: the mutex is there until the wait returns.
         WaitedAfter::Woken | WaitedAfter::NotWoken => unsafe { pthread_mutex_lock(mutex) },
     };
-    mem::forget(end);
     match (waited, interrupted) {
         (WaitedAfter::NotWoken, true) => Ended::Interrupted,
         (WaitedAfter::NotWoken, false) => Ended::With(ETIMEDOUT),
@@ -217,15 +210,6 @@ unsafe fn wait_among_processes(cond: *mut Cond, mutex: *mut Mutex, until: Option
         } else {
             taken
         }
-    }
-}
-
-/// While it lives, a panic ends the process: it would unwind into C.
-struct EndOnPanic;
-
-impl Drop for EndOnPanic {
-    fn drop(&mut self) {
-        process::abort();
     }
 }
 
