@@ -65,6 +65,7 @@ impl Explorer {
                 runs: false,
                 keeps: false,
                 biases: false,
+                inspects: false,
                 pairs: false,
             },
         }
@@ -175,6 +176,13 @@ impl Explorer {
     #[must_use]
     pub const fn biasing(mut self) -> Self {
         self.limits.biases = true;
+        self
+    }
+
+    /// Has every owner of a mutex look whether the first waiter gets to run.
+    #[must_use]
+    pub const fn inspecting(mut self) -> Self {
+        self.limits.inspects = true;
         self
     }
 

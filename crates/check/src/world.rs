@@ -166,6 +166,13 @@ impl Platform for Check {
         matches!(ask(Request::Biases), Answer::Bool(true))
     }
 
+    /// As [`Explorer::inspecting`] says.
+    ///
+    /// [`Explorer::inspecting`]: crate::Explorer::inspecting
+    fn may_inspect() -> bool {
+        matches!(ask(Request::Inspects), Answer::Bool(true))
+    }
+
     /// Locks of one name lie where another did. Others differ in the highest bits alone: their
     /// slots say the same but for the region.
     fn name_of(lock: usize) -> usize {

@@ -36,6 +36,10 @@ const EARNS_AT_MOST: u32 = 1 << 16;
 /// Reads that pay for a look whether a lock had best be biased.
 const SAMPLED: u32 = 64;
 
+/// Acquisitions after which an owner looks after the first waiter: some microseconds of a
+/// task that comes back at once, far less than a slice.
+const INSPECTS: u32 = 1 << 10;
+
 /// Acquisitions that pay for a revocation: some microseconds, at some
 /// nanoseconds each.
 const PAYS: u32 = 1 << 10;
@@ -125,6 +129,12 @@ impl Keeper {
     #[inline(always)]
     pub fn is_sampled(&self) -> bool {
         self.took.get().is_multiple_of(SAMPLED)
+    }
+
+    /// [`Platform::may_inspect`](crate::Platform::may_inspect).
+    #[inline(always)]
+    pub fn may_inspect(&self) -> bool {
+        self.took.get().is_multiple_of(INSPECTS)
     }
 
     /// [`Platform::keeps`](crate::Platform::keeps).

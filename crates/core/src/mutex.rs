@@ -22,7 +22,7 @@
 //! |---|---|---|---|
 //! | `AWAKE` | the first waiter is awake, or whoever set this wakes it | who wakes it; itself | itself, before it sleeps and when it leaves |
 //! | `HANDOFF` | the first waiter, overdue, asks for the mutex | itself | the owner that hands it over; itself, when it leaves |
-//! | `RECALL` | somebody who waits asks the owner not to keep the mutex, and to let a first waiter run that is late | who waits | the owner, before it unlocks |
+//! | `RECALL` | the owner is asked not to keep the mutex, and to let a first waiter run that is late | who waits; the owner | the owner, before it unlocks |
 //! | `BOOST` | the kernel may know the owner, and have waiters of its own (`pimutex.rs`) | who is about to wait there | the owner |
 //! | `SPINNER` | a spinner will look at the owner again | the spinner, when there are waiters | itself, when it takes the mutex or leaves; the last waiter, when it leaves |
 //!
@@ -87,7 +87,9 @@
 //! a place in the queue when that took them their CPU: one comes, one goes, and no
 //! more are awake than before. They do so outside the spin queue, for who lets others
 //! run as its lead is the lead of spinners that run, and has them all go to sleep. Those
-//! that look seldom ask the owner to let it run, and go to sleep at once.
+//! that look seldom ask the owner to let it run, and go to sleep at once. Where nobody spins,
+//! the waiter may stand in line for the owner's own CPU while another idles, until the owner's
+//! slice ends. So an owner looks itself, once in very many acquisitions.
 
 mod codes;
 mod keep;
@@ -332,7 +334,10 @@ impl<P: Platform> Body<P> {
         let taken = self
             .owner
             .compare_exchange(free, me.number(), Acquire, Relaxed);
-        taken.inspect(|_| P::took(Some(self.address())))
+        taken.inspect(|_| {
+            P::took(Some(self.address()));
+            self.inspect();
+        })
     }
 
     #[inline(always)]

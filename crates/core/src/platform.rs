@@ -260,6 +260,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn retook() {}
 
+    /// Whether the calling task, which has just taken a mutex, may look now whether the first
+    /// waiter gets to run: now and then, for a look takes some time. Any answer is sound.
+    #[inline(always)]
+    fn may_inspect() -> bool {
+        false
+    }
+
     /// Whether the calling task, a reader that is about to leave a lock, may look whether
     /// its readers had best not write to it: now and then, for a look takes some time. Any
     /// answer is sound.

@@ -141,6 +141,10 @@ impl<N: Numbers> Platform for Threads<N> {
         tasks::keeper().retakes();
     }
     #[inline(always)]
+    fn may_inspect() -> bool {
+        tasks::keeper().may_inspect()
+    }
+    #[inline(always)]
     fn may_bias() -> bool {
         tasks::keeper().is_sampled() && rseq::restarts()
     }

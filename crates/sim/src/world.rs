@@ -295,6 +295,13 @@ impl Platform for Sim {
         .unwrap_or(false)
     }
 
+    fn may_inspect() -> bool {
+        ask(|engine| {
+            engine.costs.user_space.is_some() && engine.tasks[engine.active].keeper.may_inspect()
+        })
+        .unwrap_or(false)
+    }
+
     fn name_of(lock: usize) -> usize {
         ask(|engine| engine.keeper(lock).map_or(0, |(_, name)| name)).unwrap_or(0)
     }

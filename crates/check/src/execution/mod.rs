@@ -39,6 +39,7 @@ pub(crate) struct Limits {
     /// Locks are kept by who releases them.
     pub(crate) keeps: bool,
     pub(crate) biases: bool,
+    pub(crate) inspects: bool,
     pub(crate) pairs: bool,
 }
 
@@ -405,6 +406,7 @@ impl<'a> Execution<'a> {
             Request::Pace => Answer::Pace(self.limits.look),
             Request::Keeps => Answer::Bool(self.limits.keeps),
             Request::Biases => Answer::Bool(self.limits.biases),
+            Request::Inspects => Answer::Bool(self.limits.inspects),
             Request::Pairs => Answer::Bool(self.limits.pairs),
             Request::Tasks => Answer::Value(self.threads.len() as u32 - 1),
             Request::Now => Answer::Time(self.threads[thread].now),

@@ -348,6 +348,28 @@ fn freed_after_a_hand_over() {
     );
 }
 
+/// An owner comes back for a mutex whose first waiter is awake and does not run.
+#[test]
+fn an_owner_that_finds_the_first_late() {
+    let explorer = Explorer::new().whims(4).inspecting();
+    let events = [Event::FoundLate, Event::MadeWay, Event::Recalled];
+    for explorer in [explorer, explorer.keeping()] {
+        for changes in 1..=3 {
+            let explorer = explorer.pct(1, changes, 10_000);
+            explore("mutex, a late first", &explorer, &events, || {
+                let guarded = tasks(&[4, 3], |guarded| {
+                    guarded.lock_work_unlock();
+                    guarded.lock_work_unlock();
+                });
+                afterwards(move || {
+                    assert_eq!(guarded.payload.get(), 4);
+                    assert!(!guarded.mutex.is_locked());
+                });
+            });
+        }
+    }
+}
+
 /// Each task takes the mutex twice, and what it took stays reserved for it.
 #[test]
 fn kept_by_two() {

@@ -46,6 +46,7 @@ impl<P: Platform> Body<P> {
         let me = P::number();
         P::keeps(self.address()) && P::try_store_if(&self.owner, me, &self.owner, me | KEPT) && {
             P::retook();
+            self.inspect();
             true
         }
     }

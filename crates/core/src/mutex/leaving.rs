@@ -54,6 +54,25 @@ impl Leaving {
 }
 
 impl<P: Platform> Body<P> {
+    /// After the caller took the mutex: looks now and then after a first waiter that is late,
+    /// which may wait for the caller's own CPU. Nobody else may be awake to see that.
+    #[inline(always)]
+    pub(super) fn inspect(&self) {
+        if P::may_inspect() {
+            self.recall_for_late();
+        }
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[cold]
+    #[inline(never)]
+    fn recall_for_late(&self) {
+        if Self::late(self.queue.front()).is_some() {
+            P::event(Event::FoundLate);
+            self.recall();
+        }
+    }
+
     /// A step of a slow unlock. Returns whether it was the last: the mutex is
     /// released, and may be gone.
     pub(crate) fn leave(&self, front: Front, leaving: &mut Leaving) -> bool {

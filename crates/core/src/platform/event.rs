@@ -36,6 +36,8 @@ pub enum Event {
     HandedOff,
     /// Who had released the lock let a waiter run that was overtaken for long.
     MadeWay,
+    /// An owner found that the first waiter is awake and does not get to run.
+    FoundLate,
     /// A waiter left the queue at its deadline.
     Cancelled,
     /// A waiter that reached its deadline found the lock handed to it.
@@ -106,7 +108,7 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 48] = [
+    pub const ALL: [Event; 49] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
@@ -122,6 +124,7 @@ impl Event {
         Event::HandoffAsked,
         Event::HandedOff,
         Event::MadeWay,
+        Event::FoundLate,
         Event::Cancelled,
         Event::CancelGranted,
         Event::GateParked,
