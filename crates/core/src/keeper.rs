@@ -37,8 +37,9 @@ const EARNS_AT_MOST: u32 = 1 << 16;
 const SAMPLED: u32 = 64;
 
 /// Acquisitions after which an owner looks after the first waiter: some microseconds of a
-/// task that comes back at once, far less than a slice.
-const INSPECTS: u32 = 1 << 10;
+/// task that comes back at once, far less than a slice. A prime: of several locks that a task
+/// goes round over, each has its turn.
+const INSPECTS: u32 = 1021;
 
 /// Acquisitions that pay for a revocation: some microseconds, at some
 /// nanoseconds each.

@@ -83,23 +83,17 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Takes the lock at the first try; as a reader, when nobody waits, or somebody looks after
     /// those that do. Whether others read it makes no difference to what is done: nobody could
-    /// predict that. Nor is who comes or leaves meanwhile a reason to wait.
+    /// predict that.
     #[inline(always)]
-    pub(super) fn fast_from(&self, mut count: Count, kind: Kind) -> bool {
-        loop {
-            let Some(taken) = count.taken(kind) else {
-                return false;
-            };
-            let leaves_them = kind == Kind::Write || kind == Kind::Read && count.is_promised();
-            if count.has(WAITERS) && !leaves_them {
-                return false;
-            }
-            // (R1) Acquire pairs with the Release of those that left before.
-            match (self.count).compare_exchange(count.0, taken.0, Acquire, Relaxed) {
-                Ok(_) => break,
-                Err(now) if Count(now).is_fenced() => return false, // it had best not be counted
-                Err(now) => count = Count(now),
-            }
+    pub(super) fn fast_from(&self, count: Count, kind: Kind) -> bool {
+        let Some(taken) = count.taken(kind) else {
+            return false;
+        };
+        let leaves_them = kind == Kind::Write || kind == Kind::Read && count.is_promised();
+        let shares = count.has(WAITERS) && !leaves_them;
+        // (R1) Acquire pairs with the Release of those that left before.
+        if shares || !self.exchange(count, taken, Acquire) {
+            return false;
         }
         self.own(kind, count);
         if count.has(WAITERS) && kind == Kind::Read {

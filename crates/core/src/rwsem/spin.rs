@@ -1,11 +1,11 @@
 //! How who wants a reader-writer semaphore spins.
 
 use super::{
-    BUSY, Count, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS, RawRwLock, SPINNER,
-    WAITERS, WRITER, WakeCheck, fenced::Drain, keep::SEQUENCE,
+    BUSY, Count, HAND_OVER, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS,
+    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, fenced::Drain, keep::SEQUENCE,
 };
 use crate::{
-    mutex::{Body, EXCHANGE_MICROS, HAND_OVER},
+    mutex::{Body, EXCHANGE_MICROS},
     osq,
     platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Running, TaskId, Word},
 };
