@@ -211,7 +211,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if !self.exchange(count, count.draining(), Relaxed) {
             return false; // another does, or a reader came or went
         }
-        self.set_owner(P::me()); // for spinners: I may be preempted before I have it
+        // For spinners: I may be preempted before I have it. (K3) Release: of the readers in it
+        // one may have been the keeper, which must find itself in the count.
+        (self.owner).store(P::me().number() << OWNER_SHIFT, Release);
         P::fence(); // (F1)
         let mut known = self.await_slots(drain.looks());
         if !known && drain == Drain::Wait {
@@ -234,7 +236,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             P::event(Event::FencedBiasRevoked);
             return true;
         }
-        self.owner.store(Self::owner_of_readers(), Relaxed); // a hint
+        self.owner.store(Self::owner_of_readers(), Release); // (K3) likewise
         let count = self.count();
         // (R1) Release: what was before the fence
         if count.has(OF_WAITERS) || !self.exchange(count, count.drained(), Release) {

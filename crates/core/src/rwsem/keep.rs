@@ -27,7 +27,8 @@
 //! The part of a writer is that of the virtual writer; a reader's comes beside that, which
 //! then goes. What the keeper did happens before the release of the virtual writer: by
 //! (K1), or by (K2). A keeper that finds `BUSY` gone as it leaves looks at the count, and so
-//! acquires what it finds (K3).
+//! acquires what it finds (K3); whoever writes the owner word while readers are in has seen the
+//! count that has them, and releases that.
 //!
 //! # Waiters
 //!
