@@ -236,7 +236,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             P::event(Event::FencedBiasRevoked);
             return true;
         }
-        self.owner.store(Self::owner_of_readers(), Release); // (K3) likewise
+        self.owner.store(Self::owner_of_readers(), Release); // (K4) likewise
         let count = self.count();
         // (R1) Release: what was before the fence
         if count.has(OF_WAITERS) || !self.exchange(count, count.drained(), Release) {
