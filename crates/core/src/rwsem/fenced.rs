@@ -211,10 +211,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if !self.exchange(count, count.draining(), Relaxed) {
             return false; // another does, or a reader came or went
         }
-        // For spinners: I may be preempted before I have it. (K3) Release: of the readers in it
-        // one may have been the keeper, which must find itself in the count.
-        (self.owner).store(P::me().number() << OWNER_SHIFT, Release);
         P::fence(); // (F1)
+        // For spinners: I may be preempted before I have it. (K3) by the fence: of the readers in
+        // the count one may have been the keeper, which must find itself there.
+        (self.owner).store(P::me().number() << OWNER_SHIFT, Relaxed);
         let mut known = self.await_slots(drain.looks());
         if !known && drain == Drain::Wait {
             known = true;
@@ -236,7 +236,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             P::event(Event::FencedBiasRevoked);
             return true;
         }
-        self.owner.store(Self::owner_of_readers(), Release); // (K4) likewise
+        self.owner.store(Self::owner_of_readers(), Relaxed); // likewise
         let count = self.count();
         // (R1) Release: what was before the fence
         if count.has(OF_WAITERS) || !self.exchange(count, count.drained(), Release) {

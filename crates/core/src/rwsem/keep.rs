@@ -28,7 +28,7 @@
 //! then goes. What the keeper did happens before the release of the virtual writer: by
 //! (K1), or by (K2). A keeper that finds `BUSY` gone as it leaves looks at the count, and so
 //! acquires what it finds (K3); whoever writes the owner word while readers are in has seen the
-//! count that has them, and releases that (K3), (K4).
+//! count that has them, and releases that, or is behind a fence.
 //!
 //! # Waiters
 //!

@@ -266,3 +266,43 @@ fn known_to_read() {
         }
     }
 }
+
+/// A keeper that reads is counted, and the lock gets a fenced bias. So a writer finds it neither
+/// in a slot nor gone; and the keeper finds itself in the count, by what that one says of the
+/// owner.
+#[test]
+fn counted_before_a_drain() {
+    fn read_by_the_reservation(shared: &Shared) {
+        shared.write();
+        shared.lock.read();
+        shared.payload.get();
+        shared.been.fetch_add(1, Relaxed);
+        shared.wait_for(2);
+        shared.unlock_read();
+    }
+    fn revoke_and_bias(shared: &Shared) {
+        shared.wait_for(1);
+        shared.read();
+        shared.been.fetch_add(1, Relaxed);
+    }
+    let drains: [Work; 2] = [Shared::write_at_once, Shared::try_to_write];
+    for drain in drains {
+        let explorer = Explorer::new().keeping().biasing();
+        let events = [Event::Revoked, Event::Biased];
+        for explorer in [
+            explorer.executions(MOST),
+            explorer.whims(2).pct(1, 3, 3 * MANY),
+        ] {
+            explore("rwsem, kept, a drain", &explorer, &events, move || {
+                let shared = started(&[(0, read_by_the_reservation), (0, revoke_and_bias)]);
+                let of_writer = Rc::clone(&shared);
+                spawn(move || {
+                    limit_whims(2);
+                    of_writer.wait_for(2);
+                    drain(&of_writer);
+                });
+                afterwards(move || assert!(!shared.lock.is_locked()));
+            });
+        }
+    }
+}
