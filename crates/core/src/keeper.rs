@@ -33,12 +33,12 @@ const TIMED: u32 = 8;
 const EARNS: u32 = 64;
 const EARNS_AT_MOST: u32 = 1 << 16;
 
-/// Reads that pay for a look whether a lock had best be biased.
-const SAMPLED: u32 = 64;
+/// Reads that pay for a look whether a lock had best be biased. A prime: of several locks that a
+/// task goes round over, each has its turn.
+const SAMPLED: u32 = 61;
 
 /// Acquisitions after which an owner looks after the first waiter: some microseconds of a
-/// task that comes back at once, far less than a slice. A prime: of several locks that a task
-/// goes round over, each has its turn.
+/// task that comes back at once, far less than a slice. A prime, likewise.
 const INSPECTS: u32 = 1021;
 
 /// Acquisitions that pay for a revocation: some microseconds, at some
@@ -126,7 +126,7 @@ impl Keeper {
         self.took.get()
     }
 
-    /// Whether this is one of every 64 locks that the task takes.
+    /// Whether this is one of every 61 locks that the task takes.
     #[inline(always)]
     pub fn is_sampled(&self) -> bool {
         self.took.get().is_multiple_of(SAMPLED)
@@ -372,6 +372,22 @@ mod tests {
                 keeper.takes(Some(LOCK), || time * period);
             }
             assert_eq!(keeper.keeps(LOCK), kept);
+        }
+    }
+
+    #[test]
+    fn each_of_several_locks_taken_in_turns_is_sampled_and_inspected() {
+        for locks in 2..=16 {
+            let keeper = keeper();
+            let (mut sampled, mut inspected) = ([false; SLOTS], [false; SLOTS]);
+            for turn in 0..INSPECTS as usize * locks {
+                let at = turn % locks;
+                take(&keeper, LOCK + at * GRAIN, 1);
+                sampled[at] |= keeper.is_sampled();
+                inspected[at] |= keeper.may_inspect();
+            }
+            assert!(sampled[..locks].iter().all(|&is| is));
+            assert!(inspected[..locks].iter().all(|&is| is));
         }
     }
 

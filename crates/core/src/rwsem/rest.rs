@@ -23,7 +23,7 @@ const FENCE_DEARER: u32 = 2;
 const FENCE_LONGEST: u32 = 10;
 
 /// How many writers more a fenced bias outlasts: at first, at most, and for each sampled
-/// reader that is not the last writer, one of 64. So it lasts where eight of those read,
+/// reader that is not the last writer, one of 61. So it lasts where eight of those read,
 /// or more, for each that writes.
 const BEGINS: u32 = 16;
 const MOST: u32 = 127;
