@@ -285,14 +285,11 @@ fn counted_before_a_drain() {
         shared.read();
         shared.been.fetch_add(1, Relaxed);
     }
-    let drains: [Work; 2] = [Shared::write_at_once, Shared::try_to_write];
-    for drain in drains {
-        let explorer = Explorer::new().keeping().biasing();
-        let events = [Event::Revoked, Event::Biased];
-        for explorer in [
-            explorer.executions(MOST),
-            explorer.whims(2).pct(1, 3, 3 * MANY),
-        ] {
+    for drain in [Shared::write_at_once, Shared::try_to_write as Work] {
+        for changes in 2..=4 {
+            let explorer = Explorer::new().keeping().biasing().whims(2);
+            let explorer = explorer.pct(1, changes, MANY);
+            let events = [Event::Revoked, Event::Biased, Event::FencedBiasRevoked];
             explore("rwsem, kept, a drain", &explorer, &events, move || {
                 let shared = started(&[(0, read_by_the_reservation), (0, revoke_and_bias)]);
                 let of_writer = Rc::clone(&shared);
