@@ -1,6 +1,6 @@
-extern crate std;
+extern crate alloc;
 
-use std::vec::Vec;
+use alloc::vec::Vec;
 
 use super::*;
 use crate::platform::{Deadline, NativeWord};
