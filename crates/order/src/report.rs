@@ -255,8 +255,10 @@ fn resolve(at: usize) -> Vec<Frame> {
     backtrace::resolve(ptr::without_provenance_mut::<c_void>(at), |symbol| {
         if let Some(name) = symbol.name() {
             let place = symbol.filename().zip(symbol.lineno());
+            // A short one of C's may be what a type of C++ is mangled to: `f` is no `float`.
+            let plain = name.as_str().filter(|name| !name.starts_with('_'));
             frames.push(Frame {
-                name: format!("{name:#}"),
+                name: plain.map_or_else(|| format!("{name:#}"), str::to_owned),
                 place: place.map_or_else(String::new, |(file, line)| {
                     format!(" ({}:{line})", file.display())
                 }),

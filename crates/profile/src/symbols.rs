@@ -8,6 +8,7 @@ use std::{
     ptr,
 };
 
+use backtrace::SymbolName;
 use serde::Serialize;
 
 /// A function of the program's, and where in it.
@@ -57,7 +58,7 @@ fn frames(address: usize) -> Vec<Frame> {
     backtrace::resolve(ptr::without_provenance_mut(address), |symbol| {
         if let Some(name) = symbol.name() {
             frames.push(Frame {
-                function: name.to_string(),
+                function: in_source(&name),
                 file: symbol
                     .filename()
                     .map(|file| file.to_string_lossy().into_owned()),
@@ -80,9 +81,18 @@ pub fn object(address: usize) -> Option<String> {
     let mut name = None;
     // It is taken for a return address, and what is before it looked up.
     backtrace::resolve(ptr::without_provenance_mut(address + 1), |symbol| {
-        name = symbol.name().map(|name| name.to_string());
+        name = symbol.name().as_ref().map(in_source);
     });
     name
+}
+
+/// The name as the source has it. That of an object of C, or of a short function, may be what a
+/// type is mangled to: `a` is no `signed char`.
+fn in_source(name: &SymbolName) -> String {
+    match name.as_str() {
+        Some(plain) if !plain.starts_with("_Z") && !plain.starts_with("_R") => plain.to_owned(),
+        _ => name.to_string(),
+    }
 }
 
 /// The file that an address belongs to, and the offset from where that is loaded.
@@ -105,6 +115,17 @@ fn place(address: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_is_not_mangled_is_shown_as_it_is() {
+        let shown = |name: &str| in_source(&SymbolName::new(name.as_bytes()));
+        assert_eq!(
+            ["a", "b", "Pc", "main"].map(shown),
+            ["a", "b", "Pc", "main"]
+        );
+        assert_eq!(shown("_Z4workPv"), "work(void*)");
+        assert_eq!(shown("_RNvC1a1f"), "a::f");
+    }
 
     #[test]
     fn a_frame_shows_the_last_part_of_its_path() {
