@@ -214,7 +214,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         P::fence(); // (F1)
         // For spinners: I may be preempted before I have it. (K3) by the fence: of the readers in
         // the count one may have been the keeper, which must find itself there.
-        (self.owner).store(P::me().number() << OWNER_SHIFT, Relaxed);
+        self.set_owner(P::me());
         let mut known = self.await_slots(drain.looks());
         if !known && drain == Drain::Wait {
             known = true;
