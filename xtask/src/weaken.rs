@@ -74,7 +74,7 @@ impl Lock {
             Lock::Gate => &["gate.rs"],
             Lock::Pimutex => &["pimutex.rs"],
             Lock::WaitQueue => &["wait_queue.rs"],
-            Lock::Condvar => &["condvar.rs"],
+            Lock::Condvar => &["condvar.rs", "mutex/batch.rs"],
             Lock::Rwsem => &[
                 "rwsem.rs",
                 "rwsem/enter.rs",

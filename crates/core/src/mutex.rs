@@ -91,6 +91,7 @@
 //! the waiter may stand in line for the owner's own CPU while another idles, until the owner's
 //! slice ends. So an owner looks itself, once in very many acquisitions.
 
+mod batch;
 mod codes;
 mod keep;
 mod leaving;
@@ -102,6 +103,7 @@ pub(crate) use leaving::Leaving;
 pub(crate) use spin::{Promise, Spun};
 
 use crate::{
+    condvar,
     osq::{self, Osq},
     platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
     wait_queue::{AWAKE, Front, SPINNER, WaitQueue},
@@ -223,6 +225,23 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// Whether the calling task holds the mutex.
     pub fn is_mine(&self) -> bool {
         self.body.owner() == Some(P::me())
+    }
+
+    /// Waits as one that was moved here, and takes the mutex.
+    pub(crate) fn wait_moved(&self, me: TaskId) {
+        let took = self.body.wait(me, None);
+        condvar::want_no_more::<P>(me);
+        if !(took || self.body.take(me)) {
+            self.lock_sent(me);
+        }
+    }
+
+    /// The caller was woken together with others, to spin with them: whoever spins already.
+    fn lock_sent(&self, me: TaskId) {
+        P::waits(self.body.address());
+        let look = P::pace(HAND_OVER);
+        let spun = self.spin_in_line(me, look, Promise::None, None, || false);
+        self.lock_spun(me, look, spun, None);
     }
 
     pub(crate) fn body(&self) -> &Body<P> {

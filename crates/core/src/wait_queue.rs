@@ -15,13 +15,13 @@ use crate::{
 /// A task's place in a queue. Its fields belong to the holder of the gate of
 /// the queue that the task stands in.
 pub(crate) struct Node<P: Platform> {
-    next: P::U32,
+    pub(crate) next: P::U32,
     prev: P::U32,
     /// When the task came.
     pub(crate) since: P::U32,
     /// When it became the first.
     pub(crate) first: P::U32,
-    /// For a waiter of a condition variable: whether it was moved on.
+    /// For a waiter of a condition variable: whether it was moved on, and what then.
     pub(crate) moved: P::U32,
     /// For a waiter of a condition variable: the mutex it wants back.
     pub(crate) mutex: Pointer<Body<P>>,

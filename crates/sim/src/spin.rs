@@ -159,11 +159,10 @@ impl Engine {
         for &(task, generation) in &watchers {
             let spin = &self.tasks[task].spin;
             let wakes = (spin.event && spin.line == line).then_some(self.costs.event_wake);
-            let look = match wakes.flatten() {
-                Some(wake) => at + wake,
-                None => self.next_look(task, at),
-            };
-            self.alert(task, generation, look);
+            match wakes.flatten() {
+                Some(wake) => self.alert(task, generation, at + wake),
+                None => self.alert_at_next_look(task, generation, at),
+            }
         }
         self.cache.give_back(line, watchers);
     }
@@ -172,8 +171,17 @@ impl Engine {
     pub(crate) fn alert_observers(&mut self, of: TaskIndex, at: Picos) {
         let observers = std::mem::take(&mut self.tasks[of].observers);
         for (task, generation) in observers {
-            let look = self.next_look(task, at);
-            self.alert(task, generation, look);
+            self.alert_at_next_look(task, generation, at);
+        }
+    }
+
+    /// What does not wake a task that sleeps lightly is seen at the end of its wait, unless the
+    /// line that it waits for ends that before.
+    fn alert_at_next_look(&mut self, task: TaskIndex, generation: u32, at: Picos) {
+        let look = self.next_look(task, at);
+        match self.tasks[task].spin.event {
+            true => (self.agenda).push(look, Happening::Look(task, generation)),
+            false => self.alert(task, generation, look),
         }
     }
 

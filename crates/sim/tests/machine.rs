@@ -188,6 +188,33 @@ fn a_spinner_that_polls_slows_its_sibling_and_one_that_waits_for_an_event_does_n
     within(beside(Some(Look::Event)) as f64, alone, 0.01);
 }
 
+/// Its condition reads another line, which changes first: the next look for that is far.
+#[test]
+fn who_waits_for_an_event_is_woken_by_its_line_whatever_else_it_has_read() {
+    let mut machine = machine(2, 1);
+    machine.costs.event_wake = Some(10_000);
+    let (flag, other) = (Line::new(), Line::new());
+    let (set, seen) = (Cell::new(0), Cell::new(0));
+    let result = scenario(machine).simulate(&[Policy::Fair; 2], None, |task| {
+        if task == 0 {
+            work(10_000);
+            other.0.store(1, Release);
+            work(10_000);
+            flag.0.store(1, Release);
+            set.set(now_ns());
+        } else {
+            let stop = || other.0.load(Relaxed) == 2;
+            Sim::spin_until(&flag.0, Acquire, Look::Event, u32::MAX, |f| f == 1, stop);
+            seen.set(now_ns());
+        }
+    });
+    result.expect("both end");
+    assert!(
+        seen.get() < set.get() + 1_000,
+        "set at {set:?}, seen at {seen:?}"
+    );
+}
+
 #[test]
 fn a_line_takes_longer_from_farther_away() {
     let machine = Machine::find("x86-2s256c").expect("a preset");

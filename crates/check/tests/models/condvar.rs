@@ -1,5 +1,6 @@
 //! Models of the condition variable.
 
+mod batch;
 mod last;
 
 use std::rc::Rc;
@@ -191,7 +192,12 @@ pub fn any_deed(random: &mut fastrand::Rng, task: u32) -> Deed<Flag> {
 
 fn explore_programs(numbers: std::ops::Range<u64>) {
     let at_end = |flag: &Flag| assert!(!flag.guarded.mutex.is_locked());
-    let events = [Event::Requeued, Event::HandedOff, Event::Cancelled];
+    let events = [
+        Event::Requeued,
+        Event::WokeBatch,
+        Event::HandedOff,
+        Event::Cancelled,
+    ];
     programs::explore("condvar", numbers, &events, any_deed, Flag::new, at_end);
 }
 

@@ -63,7 +63,7 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
         match (self.end(place), mutex) {
             (false, _) => WaitedAfter::NotWoken,
             (true, Some(mutex)) if condvar::was_moved::<P>(me) => {
-                mutex.body().wait(me, None);
+                mutex.wait_moved(me);
                 WaitedAfter::Locked
             }
             (true, _) => WaitedAfter::Woken,

@@ -9,11 +9,11 @@
 //! | 0..29 | those in the queue |
 //! | 29..32 | the depth |
 
-use core::{array, num::NonZeroU32};
+use core::{array, num::NonZeroU32, ptr};
 
 use super::{Key, Waiter};
 use crate::{
-    condvar,
+    condvar::{self, MOVED, TOGETHER},
     gate::Gate,
     mutex::Body,
     platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word},
@@ -178,8 +178,8 @@ impl<P: Platform> Node<P> {
         P::park_on(&self.state, state, deadline)
     }
 
-    /// Tells the waiter that it was woken.
-    fn tell(&self, buckets: &[Bucket<P>]) {
+    /// Tells the waiter that it was woken, or moved, and `how`.
+    fn tell(&self, buckets: &[Bucket<P>], how: u32) {
         if let (Some(task), SLEEPS) = self.rest() {
             // (F2) Release pairs with wait's and end's Acquire, as (F1). What the waiter is to
             // say by (W) it has said in this wait: `begin` came before the gate, or `lie_down`
@@ -192,7 +192,7 @@ impl<P: Platform> Node<P> {
             // (F1) Release, as below.
             let tell = || self.state.store(WOKEN, Release);
             // It was taken by the caller, and is not told yet.
-            if condvar::move_to_mutex::<P>(task, is_mine, tell) {
+            if condvar::move_to_mutex::<P>(task, how, is_mine, tell) {
                 return;
             }
         }
@@ -553,10 +553,12 @@ impl<P: Platform> Chain<P> {
     #[inline(always)]
     pub(super) fn wake(self, buckets: &[Bucket<P>]) {
         let mut at = self.first;
+        let alone = self.first.map(ptr::from_ref) == self.last.map(ptr::from_ref);
+        let how = if alone { MOVED } else { TOGETHER };
         while let Some(node) = at {
             let next = Place::decode(node.next.load(Relaxed));
             at = next.map(Place::node); // the last access before it is not ours
-            node.tell(buckets);
+            node.tell(buckets, how);
         }
     }
 }

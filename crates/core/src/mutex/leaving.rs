@@ -1,6 +1,6 @@
 //! What a slow unlock does, before the mutex is released and after, when it may be gone.
 
-use super::Body;
+use super::{Body, batch::Sent};
 use crate::{
     platform::{Event, Look, Ordering::*, Platform, TaskId, Word},
     wait_queue::{AWAKE, Front, HANDOFF, RECALL},
@@ -14,6 +14,8 @@ const RECALLED_LOOKS: u32 = 5;
 #[derive(Default)]
 pub(crate) struct Leaving {
     pub(crate) woken: Option<TaskId>,
+    /// Whom to wake with that one.
+    pub(super) sent: Sent,
     pub(crate) recalled: bool,
     /// Who recalled it did so for this one, which waits for a CPU.
     pub(crate) late: Option<TaskId>,
@@ -30,6 +32,7 @@ impl Leaving {
             P::event(Event::WokeFirst);
             let overtaken = Body::<P>::was_overtaken(first); // awake, it may leave
             P::unpark(first);
+            self.sent.send::<P>();
             if overtaken {
                 P::event(Event::MadeWay);
                 P::yield_to(first);
@@ -85,6 +88,8 @@ impl<P: Platform> Body<P> {
             return self.release(front);
         } else if front.first().is_some_and(|first| !P::exists(first)) {
             self.queue.enter(|queue| self.bury(&queue));
+        } else if Self::leads_batch(front) {
+            self.queue.enter(|queue| self.take_batch(&queue, leaving));
         } else if self.queue.mark(front, front.with(AWAKE)) {
             leaving.woken = front.first();
         }

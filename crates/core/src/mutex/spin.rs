@@ -57,6 +57,18 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
             P::event(Event::SpinNotFirst);
             return Spun::Stop;
         }
+        self.spin_in_line(me, look, promise, deadline, gives_way)
+    }
+
+    /// The same, if another has promised to spin as well.
+    pub(super) fn spin_in_line(
+        &self,
+        me: TaskId,
+        look: Look,
+        promise: Promise,
+        deadline: Option<Deadline>,
+        gives_way: impl Fn() -> bool,
+    ) -> Spun {
         P::spin_begin();
         if self.osq.lock() {
             let spun = self.body.lead(me, look, deadline, promise, gives_way);

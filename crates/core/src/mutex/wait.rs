@@ -1,6 +1,6 @@
 //! The queue of those that sleep: how a waiter comes, waits its turn, and leaves.
 
-use super::{Body, HAND_OVER, PATIENCE_MICROS, TURN_MICROS, is_free, named};
+use super::{Body, HAND_OVER, PATIENCE_MICROS, TURN_MICROS, batch, is_free, named};
 use crate::{
     platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word},
     wait_queue::{AWAKE, BOOST, Entered, Front, HANDOFF, SPINNER},
@@ -79,10 +79,13 @@ impl<P: Platform> Body<P> {
     }
 
     /// Waits in the queue. Returns whether the mutex was taken; either way the
-    /// caller is out of the queue.
+    /// caller is out of the queue. Without a deadline it was, or the caller was sent.
     pub(crate) fn wait(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
         let mut napped = false;
         loop {
+            if batch::was_sent::<P>(me) {
+                return false;
+            }
             let first = self.queue.front().first() == Some(me);
             let turn = match first {
                 true => self.wait_first(me, deadline, napped),

@@ -30,6 +30,8 @@ pub enum Event {
     Napped,
     /// The first waiter was woken to take the lock.
     WokeFirst,
+    /// A waiter that a condition variable had moved together with the first was woken with it.
+    WokeBatch,
     /// An overdue first waiter, or a spinner on its behalf, asked for a hand-off.
     HandoffAsked,
     /// The lock went straight to the first waiter.
@@ -108,7 +110,7 @@ pub enum Event {
 
 impl Event {
     /// Every event, in the order of its number.
-    pub const ALL: [Event; 49] = [
+    pub const ALL: [Event; 50] = [
         Event::SpinAcquired,
         Event::SpinOwnerOff,
         Event::SpinResched,
@@ -121,6 +123,7 @@ impl Event {
         Event::Parked,
         Event::Napped,
         Event::WokeFirst,
+        Event::WokeBatch,
         Event::HandoffAsked,
         Event::HandedOff,
         Event::MadeWay,

@@ -92,6 +92,7 @@ fn explore_freed(numbers: Range<u64>) {
         Event::Requeued,
         Event::HandedOff,
         Event::WokeFirst,
+        Event::WokeBatch,
         Event::Cancelled,
         Event::CancelGranted,
         Event::Revoked,
@@ -172,6 +173,7 @@ fn explore_left(numbers: Range<u64>) {
         Event::Requeued,
         Event::HandedOff,
         Event::WokeFirst,
+        Event::WokeBatch,
         Event::Cancelled,
         Event::Revoked,
     ];

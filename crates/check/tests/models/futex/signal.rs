@@ -118,7 +118,7 @@ fn signal_against_timeout() {
 #[test]
 fn broadcast_inside() {
     let explorer = Explorer::new().whims(2).pct(1, 3, 10_000);
-    let events = [Event::Requeued, Event::WokeFirst];
+    let events = [Event::Requeued, Event::WokeFirst, Event::WokeBatch];
     explore("futex, broadcast, mutex held", &explorer, &events, || {
         let shared = Rc::new(Signalled::new());
         let ready = Rc::new(CheckWord::ZERO);

@@ -1,0 +1,83 @@
+//! Waiters that were moved together, and are woken together.
+
+use super::*;
+
+/// Has `waiters` wait for the flag, and when all do, `notify` be called by who has the mutex
+/// and has raised it. Each comes back once more afterwards, as does who notified. All have
+/// worked at the end.
+fn together(waiters: u32, notify: fn(&Flag)) {
+    let flag = Flag::new();
+    let counts = Rc::new([CheckWord::ZERO, CheckWord::ZERO]);
+    let count_off = move |flag: &Flag, counts: &[CheckWord; 2]| {
+        if counts[1].fetch_add(1, Relaxed) == waiters {
+            flag.guarded.mutex.lock();
+            assert_eq!(flag.guarded.payload.get(), 1 + 2 * waiters + 1);
+            flag.guarded.unlock();
+        }
+    };
+    for _ in 0..waiters {
+        let (flag, counts) = (Rc::clone(&flag), Rc::clone(&counts));
+        spawn(move || {
+            flag.guarded.mutex.lock();
+            counts[0].fetch_add(1, Relaxed);
+            flag.await_locked(None);
+            flag.guarded.work();
+            flag.guarded.unlock();
+            flag.guarded.lock_work_unlock();
+            count_off(&flag, &counts);
+        });
+    }
+    spawn(move || {
+        let all_wait = |count| count == waiters;
+        Check::spin_until(&counts[0], Relaxed, Look::Poll, FOREVER, all_wait, || false);
+        flag.guarded.mutex.lock();
+        flag.guarded.payload.set(1);
+        notify(&flag);
+        flag.guarded.unlock();
+        flag.guarded.lock_work_unlock();
+        count_off(&flag, &counts);
+    });
+}
+
+fn all(flag: &Flag) {
+    flag.condvar.notify_all();
+}
+
+#[test]
+fn two_come_together() {
+    let explorer = Explorer::new().whims(2).pct(1, 3, 20_000);
+    explore(
+        "condvar, two together",
+        &explorer,
+        &[Event::WokeFirst, Event::WokeBatch, Event::Parked],
+        || together(2, all),
+    );
+}
+
+#[test]
+fn three_come_together() {
+    let explorer = Explorer::new().whims(2).pct(1, 4, 20_000);
+    explore(
+        "condvar, three together",
+        &explorer,
+        &[Event::WokeFirst, Event::WokeBatch, Event::Parked],
+        || together(3, all),
+    );
+}
+
+/// Who was moved alone is in no batch, and ends one.
+#[test]
+fn one_comes_before_the_others() {
+    let explorer = Explorer::new().whims(2).pct(1, 4, 20_000);
+    explore(
+        "condvar, one before the others",
+        &explorer,
+        &[Event::WokeFirst, Event::WokeBatch],
+        || {
+            together(3, |flag| {
+                flag.condvar.notify_one();
+                flag.condvar.notify_all();
+            });
+        },
+    );
+}
