@@ -94,7 +94,8 @@ impl<P: Platform> Condvar<P> {
 
     /// Moves the first waiter to its mutex; returns whether there was one.
     pub fn notify_one(&self) -> bool {
-        self.queue.front().first().is_some() && self.queue.enter(|queue| Self::move_on(&queue, MOVED))
+        self.queue.front().first().is_some()
+            && self.queue.enter(|queue| Self::move_on(&queue, MOVED))
     }
 
     /// Moves all waiters to their mutexes; returns how many there were.
@@ -150,8 +151,9 @@ pub(crate) fn want_no_more<P: Platform>(me: TaskId) {
 }
 
 /// Moves a waiter to the mutex that it wants if that is `fit`, [`MOVED`] or [`TOGETHER`] with
-/// others, and tells it. Returns whether it did. Whoever calls this keeps the waiter from leaving before that: it stands in a queue
-/// whose gate the caller holds, or was taken out of one by the caller, who has not told it.
+/// others, and tells it. Returns whether it did. Whoever calls this keeps the waiter from
+/// leaving before that: it stands in a queue whose gate the caller holds, or was taken out of
+/// one by the caller, who has not told it.
 pub(crate) fn move_to_mutex<P: Platform>(
     task: TaskId,
     how: u32,

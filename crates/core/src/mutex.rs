@@ -64,6 +64,8 @@
 //! The mutex may be freed as soon as it is released, so an unlock that has to
 //! wake the first waiter sets `AWAKE` before, exchanging the front word that
 //! names it. If that waiter leaves, its marks go with it and the front differs.
+//! Those that a condition variable has moved here together are woken a few at a
+//! time (`mutex/batch.rs`).
 //!
 //! # Who waits how
 //!
