@@ -9,8 +9,10 @@
 //! that follows a change made under the mutex finds it. Gates nest: this
 //! queue's, then the mutex's.
 
+use core::mem;
+
 use crate::{
-    mutex::{Body, RawMutex},
+    mutex::{Body, Call, RawMutex},
     osq,
     platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word},
     wait_queue::{Entered, WaitQueue},
@@ -19,11 +21,22 @@ use crate::{
 /// A waiter that stands in the condition variable's queue, or waits for none.
 const NOT_MOVED: u32 = 0;
 /// One that stands in the mutex's queue.
-pub(crate) const MOVED: u32 = 1;
+const MOVED: u32 = 1;
 /// One that stands there with others that were moved at the same time.
 pub(crate) const TOGETHER: u32 = 2;
 /// One that was moved, stands in no queue any more, and is to lock the mutex.
 pub(crate) const SENT: u32 = 3;
+
+/// Whether a waiter is moved to its mutex alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// It is.
+    None,
+    /// Another one to the same mutex is moved right after it, by the same task.
+    Follows,
+    /// Others were moved before it, and it is the last.
+    Before,
+}
 
 /// A condition variable. Its waiters may wait with different mutexes.
 pub struct Condvar<P: Platform> {
@@ -94,8 +107,19 @@ impl<P: Platform> Condvar<P> {
 
     /// Moves the first waiter to its mutex; returns whether there was one.
     pub fn notify_one(&self) -> bool {
-        self.queue.front().first().is_some()
-            && self.queue.enter(|queue| Self::move_on(&queue, MOVED))
+        if self.queue.front().first().is_none() {
+            return false;
+        }
+        let call = self.queue.enter(|queue| {
+            let first = Self::first(&queue);
+            first.and_then(|first| {
+                queue.remove(first);
+                move_to_mutex::<P>(first, Company::None, |_| true, || {})
+            })
+        });
+        let moved = call.is_some();
+        call.unwrap_or_default().make::<P>();
+        moved
     }
 
     /// Moves all waiters to their mutexes; returns how many there were.
@@ -103,31 +127,41 @@ impl<P: Platform> Condvar<P> {
         if self.queue.front().first().is_none() {
             return 0;
         }
-        self.queue.enter(|queue| {
+        let (moved, call) = self.queue.enter(|queue| {
+            let mut call = Call::default();
+            let mutex = |waiter| P::task(waiter).wait.mutex.get();
             let mut moved = 0;
-            let mut how = MOVED;
-            while let Some(first) = queue.first() {
-                if queue.after(first).is_some() {
-                    how = TOGETHER;
+            let mut company = Company::None;
+            let mut next = Self::first(&queue);
+            while let Some(waiter) = next {
+                queue.remove(waiter);
+                next = Self::first(&queue);
+                company = match company {
+                    _ if next.is_some_and(|next| mutex(next) == mutex(waiter)) => Company::Follows,
+                    Company::Follows => Company::Before,
+                    _ => Company::None,
+                };
+                let others = move_to_mutex::<P>(waiter, company, |_| true, || {});
+                if company != Company::Follows {
+                    mem::replace(&mut call, others.unwrap_or_default()).make::<P>();
                 }
-                moved += usize::from(Self::move_on(&queue, how));
+                moved += 1;
             }
-            moved
-        })
+            (moved, call)
+        });
+        call.make::<P>(); // outside: who is woken may come back to wait
+        moved
     }
 
-    /// Moves the first waiter that a fork has not left behind.
-    fn move_on(queue: &Entered<'_, P>, how: u32) -> bool {
-        let first = loop {
-            let Some(first) = queue.first() else {
-                return false;
-            };
-            queue.remove(first);
+    /// The first waiter of those that a fork has not left behind.
+    fn first(queue: &Entered<'_, P>) -> Option<TaskId> {
+        loop {
+            let first = queue.first()?;
             if P::exists(first) {
-                break first;
+                return Some(first);
             }
-        };
-        move_to_mutex::<P>(first, how, |_| true, || {})
+            queue.remove(first);
+        }
     }
 }
 
@@ -150,31 +184,33 @@ pub(crate) fn want_no_more<P: Platform>(me: TaskId) {
     P::task(me).wait.moved.store(NOT_MOVED, Relaxed); // the next gate that it enters orders it
 }
 
-/// Moves a waiter to the mutex that it wants if that is `fit`, [`MOVED`] or [`TOGETHER`] with
-/// others, and tells it. Returns whether it did. Whoever calls this keeps the waiter from
-/// leaving before that: it stands in a queue whose gate the caller holds, or was taken out of
-/// one by the caller, who has not told it.
+/// Moves a waiter to the mutex that it wants if that is `fit`, and tells it. Returns whom
+/// to wake then. Whoever calls this keeps the waiter from leaving before that: it stands in a queue
+/// whose gate the caller holds, or was taken out of one by the caller, who has not told it.
 pub(crate) fn move_to_mutex<P: Platform>(
     task: TaskId,
-    how: u32,
+    company: Company,
     fit: impl FnOnce(&Body<P>) -> bool,
     tell: impl FnOnce(),
-) -> bool {
+) -> Option<Call> {
     let node = &P::task(task).wait;
     // SAFETY: the waiter has set it by `want`, from a reference that lives as long as its
     // wait. That has not ended: the caller keeps the task from giving up; and once it was
     // told it finds itself moved and leaves through the mutex's queue, which `adopt` puts it
-    // into and where it needs the mutex's gate to leave. `adopt` is done with the mutex when
-    // it opens that gate.
+    // into, and where it, or who sends it, needs the mutex's gate to have it leave. `adopt` is
+    // done with the mutex when it opens that gate.
     let mutex = unsafe { &*node.mutex.get() };
-    let moves = fit(mutex);
-    if moves {
+    fit(mutex).then(|| {
         // Before it can be woken in the mutex's queue: a waiter that woke up
         // and found itself not moved would sleep on.
+        let how = if company == Company::None {
+            MOVED
+        } else {
+            TOGETHER
+        };
         node.moved.store(how, Release); // (C1)
         tell();
         P::event(Event::Requeued);
-        mutex.adopt(task);
-    }
-    moves
+        mutex.adopt(task, company)
+    })
 }

@@ -100,6 +100,7 @@ mod leaving;
 mod spin;
 mod wait;
 
+pub(crate) use batch::Call;
 pub(crate) use keep::{is_free, named};
 pub(crate) use leaving::Leaving;
 pub(crate) use spin::{Promise, Spun};

@@ -13,7 +13,7 @@ use core::{array, num::NonZeroU32, ptr};
 
 use super::{Key, Waiter};
 use crate::{
-    condvar::{self, MOVED, TOGETHER},
+    condvar::{self, Company},
     gate::Gate,
     mutex::Body,
     platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word},
@@ -178,8 +178,8 @@ impl<P: Platform> Node<P> {
         P::park_on(&self.state, state, deadline)
     }
 
-    /// Tells the waiter that it was woken, or moved, and `how`.
-    fn tell(&self, buckets: &[Bucket<P>], how: u32) {
+    /// Tells the waiter that it was woken, or moves it to its mutex.
+    fn tell(&self, buckets: &[Bucket<P>], company: Company) {
         if let (Some(task), SLEEPS) = self.rest() {
             // (F2) Release pairs with wait's and end's Acquire, as (F1). What the waiter is to
             // say by (W) it has said in this wait: `begin` came before the gate, or `lie_down`
@@ -192,8 +192,8 @@ impl<P: Platform> Node<P> {
             // (F1) Release, as below.
             let tell = || self.state.store(WOKEN, Release);
             // It was taken by the caller, and is not told yet.
-            if condvar::move_to_mutex::<P>(task, how, is_mine, tell) {
-                return;
+            if let Some(call) = condvar::move_to_mutex::<P>(task, company, is_mine, tell) {
+                return call.make::<P>();
             }
         }
         // (F1) Release pairs with wait's and end's Acquire: what the waker did before, and
@@ -554,11 +554,15 @@ impl<P: Platform> Chain<P> {
     pub(super) fn wake(self, buckets: &[Bucket<P>]) {
         let mut at = self.first;
         let alone = self.first.map(ptr::from_ref) == self.last.map(ptr::from_ref);
-        let how = if alone { MOVED } else { TOGETHER };
+        let company = if alone {
+            Company::None
+        } else {
+            Company::Before
+        };
         while let Some(node) = at {
             let next = Place::decode(node.next.load(Relaxed));
             at = next.map(Place::node); // the last access before it is not ours
-            node.tell(buckets, how);
+            node.tell(buckets, company);
         }
     }
 }

@@ -22,11 +22,11 @@
 //! An unpark that comes before the park ends that at once. One that comes later than the end
 //! of the wait ends a later park for nothing.
 
-use super::{Body, Leaving};
+use super::Body;
 use crate::{
     condvar::{SENT, TOGETHER},
     platform::{Event, Ordering::*, Platform, TaskId, Word},
-    wait_queue::{AWAKE, Entered, Front, HANDOFF, RECALL},
+    wait_queue::Entered,
 };
 
 /// How many are woken with the first waiter. With more, those that wait would have the mutex
@@ -62,40 +62,60 @@ impl Sent {
     }
 }
 
+/// The first waiter, which is marked awake, and those to be woken with it.
+#[derive(Default)]
+pub(crate) struct Call {
+    first: Option<TaskId>,
+    sent: Sent,
+}
+
+impl Call {
+    /// Wakes them. The mutex may be gone.
+    pub(crate) fn make<P: Platform>(self) {
+        if let Some(first) = self.first {
+            P::event(Event::WokeFirst);
+            P::unpark(first);
+            self.sent.send::<P>();
+        }
+    }
+}
+
 /// Whether the caller, a waiter, was sent: it stands in the queue no more.
 pub(super) fn was_sent<P: Platform>(me: TaskId) -> bool {
     P::task(me).wait.moved.load(Acquire) == SENT // (C2)
 }
 
-fn came_together<P: Platform>(task: TaskId) -> bool {
+/// Whether a waiter was moved together with others.
+pub(super) fn came_together<P: Platform>(task: TaskId) -> bool {
     P::task(task).wait.moved.load(Relaxed) == TOGETHER // exact inside the gate, else a hint
 }
 
 impl<P: Platform> Body<P> {
-    /// Whether the first waiter may have others behind it that are to be woken with it.
-    pub(super) fn leads_batch(front: Front) -> bool {
-        front.first().is_some_and(came_together::<P>)
-    }
-
-    /// Marks the first waiter awake, and takes out those to be woken with it. Does nothing
-    /// where the front is another than it was.
-    pub(super) fn take_batch(&self, queue: &Entered<'_, P>, leaving: &mut Leaving) {
-        let front = self.queue.front();
-        let Some(first) = front.first() else { return };
-        if front.has(AWAKE | HANDOFF | RECALL) || !self.queue.mark(front, front.with(AWAKE)) {
-            return;
+    /// Takes those out of the queue that are to be woken with `first`.
+    pub(super) fn take_along(&self, queue: &Entered<'_, P>, first: TaskId) -> Sent {
+        let mut sent = Sent::default();
+        if queue.first() != Some(first) || !came_together::<P>(first) {
+            return sent;
         }
-        leaving.woken = Some(first);
         for _ in 0..BATCH {
             match queue.after(first) {
                 Some(next) if came_together::<P>(next) => {
                     queue.remove(next);
                     if P::exists(next) {
-                        leaving.sent.push::<P>(next); // a fork has not left it behind
+                        sent.push::<P>(next); // a fork has not left it behind
                     }
                 }
-                _ => return,
+                _ => break,
             }
+        }
+        sent
+    }
+
+    pub(super) fn call(&self, queue: &Entered<'_, P>, first: Option<TaskId>) -> Call {
+        let sent = first.map(|first| self.take_along(queue, first));
+        Call {
+            first,
+            sent: sent.unwrap_or_default(),
         }
     }
 }

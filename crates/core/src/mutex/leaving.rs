@@ -1,6 +1,9 @@
 //! What a slow unlock does, before the mutex is released and after, when it may be gone.
 
-use super::{Body, batch::Sent};
+use super::{
+    Body,
+    batch::{Sent, came_together},
+};
 use crate::{
     platform::{Event, Look, Ordering::*, Platform, TaskId, Word},
     wait_queue::{AWAKE, Front, HANDOFF, RECALL},
@@ -88,10 +91,11 @@ impl<P: Platform> Body<P> {
             return self.release(front);
         } else if front.first().is_some_and(|first| !P::exists(first)) {
             self.queue.enter(|queue| self.bury(&queue));
-        } else if Self::leads_batch(front) {
-            self.queue.enter(|queue| self.take_batch(&queue, leaving));
         } else if self.queue.mark(front, front.with(AWAKE)) {
             leaving.woken = front.first();
+            if let Some(first) = front.first().filter(|&first| came_together::<P>(first)) {
+                leaving.sent = self.queue.enter(|queue| self.take_along(&queue, first));
+            }
         }
         false
     }

@@ -1,7 +1,12 @@
 //! The queue of those that sleep: how a waiter comes, waits its turn, and leaves.
 
-use super::{Body, HAND_OVER, PATIENCE_MICROS, TURN_MICROS, batch, is_free, named};
+use super::{
+    Body, HAND_OVER, PATIENCE_MICROS, TURN_MICROS,
+    batch::{Call, was_sent},
+    is_free, named,
+};
 use crate::{
+    condvar::Company,
     platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word},
     wait_queue::{AWAKE, BOOST, Entered, Front, HANDOFF, SPINNER},
 };
@@ -36,20 +41,23 @@ impl<P: Platform> Body<P> {
 
     /// Enqueues `task`, which sleeps in a condition variable's queue. The
     /// caller need not hold the mutex. `task` must enter the gate to leave the
-    /// queue, so the mutex is there until the gate opens.
-    pub(crate) fn adopt(&self, task: TaskId) {
-        let wake = self.queue.enter(|queue| {
+    /// queue, so the mutex is there until the gate opens. Returns whom to wake.
+    pub(crate) fn adopt(&self, task: TaskId, company: Company) -> Call {
+        self.queue.enter(|queue| {
             self.bury(&queue);
-            if !queue.push(task, 0) || self.owner() == Some(P::me()) {
-                return None;
+            let is_first = queue.push(task, 0);
+            let wakes = match company {
+                Company::None => is_first, // if not, it is up to others to wake
+                Company::Follows => false, // it is up to the last
+                Company::Before => true,
+            };
+            if !wakes || self.owner() == Some(P::me()) {
+                return Call::default();
             }
-            P::quiesce(); // (M2) it is first and has promised nothing
-            self.stranded()
-        });
-        if let Some(first) = wake {
-            P::event(Event::WokeFirst);
-            P::unpark(first);
-        }
+            P::quiesce(); // (M2) the first may have promised nothing
+            let woken = self.stranded();
+            self.call(&queue, woken)
+        })
     }
 
     /// After a promise has ended: the first waiter, which the caller must wake,
@@ -83,7 +91,7 @@ impl<P: Platform> Body<P> {
     pub(crate) fn wait(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
         let mut napped = false;
         loop {
-            if batch::was_sent::<P>(me) {
+            if was_sent::<P>(me) {
                 return false;
             }
             let first = self.queue.front().first() == Some(me);

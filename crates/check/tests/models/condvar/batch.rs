@@ -1,10 +1,12 @@
 //! Waiters that were moved together, and are woken together.
 
+use lockyard_core::Ordering::{Acquire, Release};
+
 use super::*;
 
-/// Has `waiters` wait for the flag, and when all do, `notify` be called by who has the mutex
-/// and has raised it. Each comes back once more afterwards, as does who notified. All have
-/// worked at the end.
+/// Has `waiters` wait for the flag, and when all do, `notify` be called by who has raised it;
+/// that is to unlock the mutex. Each comes back once more afterwards, as does who notified.
+/// All have worked at the end.
 fn together(waiters: u32, notify: fn(&Flag)) {
     let flag = Flag::new();
     let counts = Rc::new([CheckWord::ZERO, CheckWord::ZERO]);
@@ -33,14 +35,14 @@ fn together(waiters: u32, notify: fn(&Flag)) {
         flag.guarded.mutex.lock();
         flag.guarded.payload.set(1);
         notify(&flag);
-        flag.guarded.unlock();
         flag.guarded.lock_work_unlock();
         count_off(&flag, &counts);
     });
 }
 
 fn all(flag: &Flag) {
-    flag.condvar.notify_all();
+    assert!(flag.condvar.notify_all() > 1);
+    flag.guarded.unlock();
 }
 
 #[test]
@@ -76,6 +78,61 @@ fn one_comes_before_the_others() {
         || {
             together(3, |flag| {
                 flag.condvar.notify_one();
+                all(flag);
+            });
+        },
+    );
+}
+
+#[test]
+fn two_come_to_a_free_mutex() {
+    let explorer = Explorer::new().whims(2).pct(1, 3, 20_000);
+    explore(
+        "condvar, two to a free mutex",
+        &explorer,
+        &[Event::WokeFirst, Event::WokeBatch, Event::Parked],
+        || {
+            together(2, |flag| {
+                flag.guarded.unlock();
+                flag.condvar.notify_all();
+            });
+        },
+    );
+}
+
+/// Nobody comes back to see to those that were left asleep.
+#[test]
+fn two_come_while_another_unlocks() {
+    let explorer = Explorer::new().whims(2).pct(1, 3, 20_000);
+    explore(
+        "condvar, two while another unlocks",
+        &explorer,
+        &[Event::WokeFirst, Event::WokeBatch, Event::Parked],
+        || {
+            let flag = Flag::new();
+            let counts = Rc::new([CheckWord::ZERO, CheckWord::ZERO]);
+            for _ in 0..2 {
+                let (flag, counts) = (Rc::clone(&flag), Rc::clone(&counts));
+                spawn(move || {
+                    flag.guarded.mutex.lock();
+                    counts[0].fetch_add(1, Relaxed);
+                    flag.wait_locked(None);
+                });
+            }
+            let until = |word: &CheckWord, value| {
+                let there = move |now| now == value;
+                Check::spin_until(word, Acquire, Look::Poll, FOREVER, there, || false);
+            };
+            let (owners, owner_counts) = (Rc::clone(&flag), Rc::clone(&counts));
+            spawn(move || {
+                until(&owner_counts[0], 2);
+                owners.guarded.mutex.lock();
+                owners.guarded.payload.set(1);
+                owner_counts[1].store(1, Release); // who notifies knows of those that wait
+                owners.guarded.unlock();
+            });
+            spawn(move || {
+                until(&counts[1], 1);
                 flag.condvar.notify_all();
             });
         },
