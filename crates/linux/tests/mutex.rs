@@ -330,6 +330,14 @@ fn a_fair_unlock_without_waiters_frees_the_mutex() {
     assert!(!mutex.is_locked());
 }
 
+/// Waits until so many threads sleep in a queue that nobody wakes. Who naps before is counted
+/// when that is over; a nap is counted first, and so asked for last.
+fn until_asleep(counts: &mut Counts, threads: u64) {
+    while counts.seen(Event::Parked) < threads + counts.seen(Event::Napped) {
+        thread::sleep(Duration::from_micros(50));
+    }
+}
+
 #[test]
 fn fair_unlocks_serve_sleepers_in_their_order() {
     const SLEEPERS: u64 = 4;
@@ -345,7 +353,7 @@ fn fair_unlocks_serve_sleepers_in_their_order() {
                 came.send(sleeper).unwrap();
                 unlock_fair(mutex);
             });
-            counts.until(Event::Parked, sleeper + 1);
+            until_asleep(&mut counts, sleeper + 1);
         }
         unlock_fair(mutex);
     });

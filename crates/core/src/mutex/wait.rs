@@ -106,11 +106,11 @@ impl<P: Platform> Body<P> {
             if deadline.is_some_and(P::passed) {
                 return self.cancel(me);
             }
-            P::event(Event::Parked);
             let naps = matches!(turn, Turn::Nap) || first && self.queue.front().has(BOOST);
             if naps {
                 P::event(Event::Napped);
             }
+            P::event(Event::Parked);
             let nap = naps.then(|| P::after(NAP_NS));
             let woken = P::park(nap.into_iter().chain(deadline).min());
             napped = naps && woken == Woken::TimedOut;

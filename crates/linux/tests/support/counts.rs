@@ -37,7 +37,7 @@ impl Counts {
     ///
     /// [`Event::Parked`] says that a thread stands in a queue and will sleep
     /// there until it is woken. Threads that come one by one, to a lock that
-    /// nobody unlocks, each count once.
+    /// nobody unlocks, each count once; and once more if they nap before.
     pub fn until(&mut self, event: Event, count: u64) {
         while self.seen(event) < count {
             thread::sleep(Duration::from_micros(50));
