@@ -91,11 +91,11 @@ pub(super) fn came_together<P: Platform>(task: TaskId) -> bool {
 }
 
 impl<P: Platform> Body<P> {
-    /// Takes those out of the queue that are to be woken with `first`.
-    pub(super) fn take_along(&self, queue: &Entered<'_, P>, first: TaskId) -> Sent {
-        let mut sent = Sent::default();
+    /// Takes those out of the queue that are to be woken with `first`, beside those that were
+    /// taken out before.
+    pub(super) fn take_along(&self, queue: &Entered<'_, P>, first: TaskId, sent: &mut Sent) {
         if queue.first() != Some(first) || !came_together::<P>(first) {
-            return sent;
+            return;
         }
         for _ in 0..BATCH {
             match queue.after(first) {
@@ -105,17 +105,16 @@ impl<P: Platform> Body<P> {
                         sent.push::<P>(next); // a fork has not left it behind
                     }
                 }
-                _ => break,
+                _ => return,
             }
         }
-        sent
     }
 
     pub(super) fn call(&self, queue: &Entered<'_, P>, first: Option<TaskId>) -> Call {
-        let sent = first.map(|first| self.take_along(queue, first));
-        Call {
-            first,
-            sent: sent.unwrap_or_default(),
+        let mut sent = Sent::default();
+        if let Some(first) = first {
+            self.take_along(queue, first, &mut sent);
         }
+        Call { first, sent }
     }
 }

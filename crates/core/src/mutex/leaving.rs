@@ -94,7 +94,8 @@ impl<P: Platform> Body<P> {
         } else if self.queue.mark(front, front.with(AWAKE)) {
             leaving.woken = front.first();
             if let Some(first) = front.first().filter(|&first| came_together::<P>(first)) {
-                leaving.sent = self.queue.enter(|queue| self.take_along(&queue, first));
+                let sent = &mut leaving.sent; // of an earlier step: the first may have slept again
+                (self.queue).enter(|queue| self.take_along(&queue, first, sent));
             }
         }
         false

@@ -138,3 +138,46 @@ fn two_come_while_another_unlocks() {
         },
     );
 }
+
+/// The first reaches its deadline when it was moved already: it is awake, and sleeps again,
+/// while the unlock is about to wake it.
+#[test]
+fn two_come_and_the_first_is_awake() {
+    let explorer = Explorer::new().whims(2).pct(1, 4, 40_000);
+    explore(
+        "condvar, two, the first awake",
+        &explorer,
+        &[Event::WokeFirst, Event::WokeBatch, Event::Parked],
+        || {
+            let flag = Flag::new();
+            let ready = Rc::new(CheckWord::ZERO);
+            for waiter in 0..2 {
+                let (flag, ready) = (Rc::clone(&flag), Rc::clone(&ready));
+                spawn(move || {
+                    if waiter == 1 {
+                        let first_waits = |ready| ready == 1;
+                        Check::spin_until(
+                            &ready,
+                            Relaxed,
+                            Look::Poll,
+                            FOREVER,
+                            first_waits,
+                            || false,
+                        );
+                    }
+                    flag.guarded.mutex.lock();
+                    ready.fetch_add(1, Relaxed);
+                    flag.wait_locked((waiter == 0).then_some(DEADLINE));
+                });
+            }
+            spawn(move || {
+                let both_wait = |ready| ready == 2;
+                Check::spin_until(&ready, Relaxed, Look::Poll, FOREVER, both_wait, || false);
+                flag.guarded.mutex.lock();
+                flag.guarded.payload.set(1);
+                flag.condvar.notify_all();
+                flag.guarded.unlock();
+            });
+        },
+    );
+}
