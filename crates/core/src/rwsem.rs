@@ -15,7 +15,7 @@
 //! |---|---|---|---|
 //! | 0 | `WRITER` | a writer that takes it, or who grants it | its release; its downgrade |
 //! | 1 | `WAITERS`: the queue is not empty | the first to queue up, in the gate | who takes the last out of the queue, in the gate |
-//! | 2 | `HANDOFF`: the first waiter is overdue, the next release grants it the lock | itself, or a spinner on its behalf, in the gate | who takes it out of the queue, in the gate |
+//! | 2 | `HANDOFF`: the first waiter is overdue, the next release grants it the lock | itself, or who spins or overtakes it, on its behalf, in the gate | who takes it out of the queue, in the gate |
 //! | 3 | `SPINNER`: somebody is awake and will look at the count again before it sleeps | that spinner or first waiter; who wakes the first waiter: a release, or a reader that finds it overdue | who promised, in one step with looking; a writer that leaves the queue; who takes the last out of it |
 //! | 4 | `UPGRADABLE`: one of the readers may upgrade | that reader, or who grants it | its release, upgrade or downgrade |
 //! | 5..29 | readers, the upgradable and the virtual one included | each of them, or who grants it | its release |
@@ -92,7 +92,7 @@
 //! gate and told outside, when nothing of the lock is touched any more: they
 //! may free it. Until the gate opens the lock stays, for a waiter that was not
 //! told must pass the gate to leave. Where the lock is to have a fenced bias, all that wait
-//! are told to come again instead, when it is free.
+//! are told to come again instead, when it is free; but each of them twice at most.
 //!
 //! # Readers that are not counted
 //!
@@ -113,9 +113,11 @@
 //!
 //! As in the mutex: running tasks overtake sleeping ones, until the first waiter is
 //! overdue and is handed the lock. A writer is woken before that, and asks when it runs:
-//! nobody could have a lock that was handed to it asleep. Who is awake spins in line while
-//! the owner runs, readers among writers; and until then a reader that is awake also joins
-//! readers past waiters. A *recursive* reader joins them even later (`rwsem/recursive.rs`).
+//! nobody could have a lock that was handed to it asleep. Only if it has not run for several
+//! times as long, who overtakes it asks on its behalf: those that come sleep then, and it runs.
+//! Who is awake spins in line while the owner runs, readers among writers; and until then a
+//! reader that is awake also joins readers past waiters. A *recursive* reader joins them even
+//! later (`rwsem/recursive.rs`).
 
 mod api;
 mod at_once;
@@ -199,8 +201,8 @@ pub(crate) struct Node<P: Platform> {
     chain: P::U32,
     /// What the task was told.
     granted: P::U32,
-    /// Whether it is not to be told again to come again.
-    insists: P::U32,
+    /// How often it was told to come again, since it came.
+    told: P::U32,
     /// The count that it found at a release in one step.
     found: P::U32,
 }
@@ -218,7 +220,7 @@ impl<P: Platform> Node<P> {
             kind: P::U32::ZERO,
             chain: P::U32::ZERO,
             granted: P::U32::ZERO,
-            insists: P::U32::ZERO,
+            told: P::U32::ZERO,
             found: P::U32::ZERO,
         }
     }

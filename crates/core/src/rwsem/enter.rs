@@ -5,9 +5,17 @@ use super::{
     fenced::Drain,
 };
 use crate::{
+    mutex::{PATIENCE_MICROS, TURN_MICROS},
     osq,
     platform::{Deadline, Event, Ordering::*, Platform, TaskId, Word},
 };
+
+/// How long a waiter has waited, and has been the first, when it is handed the lock although it
+/// did not ask, in microseconds. One that runs asks sooner; but among more tasks than CPUs it
+/// may not run. Those that come sleep then, and leave it a CPU: that costs much, and is not to
+/// happen all the time where many wait for long.
+const LATE_MICROS: u32 = 6 * PATIENCE_MICROS;
+const LATE_FIRST_MICROS: u32 = 4 * TURN_MICROS;
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline]
@@ -96,8 +104,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return false;
         }
         self.own(kind, count);
-        if count.has(WAITERS) && kind == Kind::Read {
-            P::event(Event::ReadStolen);
+        if count.has(WAITERS) {
+            self.overtook(kind, count);
         }
         true
     }
@@ -198,13 +206,34 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// hint: whom this misses, the next release finds. Recursive readers must not be
     /// missed, but none wait once the first reader is in.
     pub(super) fn share(&self, kind: Kind, before: Count) {
-        if !before.has(WAITERS) || !kind.reads() {
+        if !before.has(WAITERS) {
             return;
         }
-        P::event(Event::ReadStolen);
+        self.overtook(kind, before);
+        if !kind.reads() {
+            return;
+        }
         let begins = kind == Kind::Recursive && before.readers() == 0;
         if begins || !self.is_first_to_write() {
             self.pass_on();
+        }
+    }
+
+    /// After the caller took the lock past waiters. If the first of them is late, it is handed
+    /// the lock next, wherever it is.
+    #[cold]
+    fn overtook(&self, kind: Kind, before: Count) {
+        if kind.reads() {
+            P::event(Event::ReadStolen);
+        }
+        let is_late = |first: TaskId| {
+            let node = &P::task(first).wait;
+            first != P::me()
+                && P::elapsed(node.since.load(Relaxed), LATE_MICROS) // a hint
+                && P::elapsed(node.first.load(Relaxed), LATE_FIRST_MICROS) // likewise
+        };
+        if !before.has(HANDOFF) && self.queue.front().first().is_some_and(is_late) {
+            self.ask();
         }
     }
 

@@ -30,7 +30,9 @@
 //!
 //! But as long as readers are to fence nobody had better wait: a lock that is handed to many
 //! sleepers is held until the last of them has run, and who wants it meanwhile has to sleep,
-//! too. So a release that leaves the lock free tells all who wait to come again, each once.
+//! too. So a release that leaves the lock free tells all who wait to come again. Each loses its
+//! place by that, and may find the lock held once more by a reader that is off its CPU: so no
+//! one is told more than twice, and all wait then in their order.
 //!
 //! In a fork's child a lock that a thread was draining cannot be had, nor one that it was to
 //! give back.

@@ -75,12 +75,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return true;
         }
         let node = &P::task(me).rwsem;
-        node.insists.store(0, Relaxed); // published by the gate
+        node.told.store(0, Relaxed); // published by the gate
         loop {
             match self.queue_up(me, kind, deadline) {
                 Waited::Took => return true,
                 Waited::Cancelled => return false,
-                Waited::Again => node.insists.store(1, Relaxed), // likewise
+                Waited::Again => node.told.store(node.told.load(Relaxed) + 1, Relaxed), // likewise
             }
             if self.take_awake(kind) {
                 return true;
@@ -153,10 +153,15 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let node = &P::task(me).rwsem;
         node.kind.store(kind as u32, Relaxed); // the gate orders it
         node.granted.store(0, Relaxed); // the gate orders it
+        let wait = &P::task(me).wait;
+        let since = wait.since.load(Relaxed); // the caller's own
         if kind == Kind::Upgrade {
             queue.push_front(me);
         } else {
             queue.push(me, 0);
+        }
+        if node.told.load(Relaxed) > 0 {
+            wait.since.store(since, Relaxed); // it has waited ever since: a hint
         }
     }
 

@@ -33,6 +33,10 @@ pub(super) struct Chain {
     tell_last: u32,
 }
 
+/// How often who waits is told to come again. It loses its place by that, each time to those
+/// that happen to run when the lock is free.
+const AGAINS: u32 = 2;
+
 /// What to do with the queue, and the count that goes with it.
 struct Plan {
     count: Count,
@@ -422,24 +426,23 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// A free lock that is to have a fenced bias: nobody is to wait for that. `None` where
-    /// somebody is to be handed it, the first was told so before, or too many wait.
+    /// somebody is to be handed it, was told so often enough, or too many wait.
     fn tell_to_come_again(queue: &Entered<'_, P>, count: Count) -> Option<Plan> {
         if !count.is_free() || count.has(HANDOFF) {
             return None;
         }
-        let first = queue.first()?;
-        if P::task(first).rwsem.insists.load(Relaxed) != 0 {
-            return None; // the gate orders it
-        }
+        let may_be_told = |task: &TaskId| {
+            P::task(*task).rwsem.told.load(Relaxed) < AGAINS // the gate orders it
+        };
         let mut chain = Chain {
             tell: AGAIN,
             tell_last: AGAIN,
-            ..Chain::of(first)
+            ..Chain::of(queue.first().filter(may_be_told)?)
         };
         let mut room = MAX_BATCH;
         while let Some(next) = queue.after(chain.last) {
             room = room.checked_sub(1)?;
-            chain.append::<P>(next);
+            chain.append::<P>(Some(next).filter(may_be_told)?);
         }
         Some(Plan {
             count: count.without(OF_WAITERS),

@@ -75,6 +75,23 @@ fn an_overdue_writer_that_gives_up() {
     }
 }
 
+/// A reader overtakes a writer that is awake, finds that it is late, and has it handed the lock,
+/// which it looks at itself meanwhile, or gives up.
+#[test]
+fn a_late_writer() {
+    let events = [Event::ReadStolen, Event::HandoffAsked, Event::HandedOff];
+    for late in [Shared::write as Work, Shared::try_to_write] {
+        for changes in 1..=4 {
+            let explorer = Explorer::new().whims(6).always_running();
+            let explorer = explorer.pct(1, changes, MANY);
+            explore("rwsem, a late writer", &explorer, &events, move || {
+                let others: [(u32, Work); 3] = [(1, late), (1, Shared::write), (6, Shared::read)];
+                behind(take_to_read, &[Step::UnlockRead], &others);
+            });
+        }
+    }
+}
+
 /// A waiter is woken while it sleeps at the gate, where it lets in readers that were left to
 /// its promise.
 #[test]
