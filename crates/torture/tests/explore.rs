@@ -1,14 +1,20 @@
 //! Schedules of our locks on the simulated machine: none may fail. The broken
 //! twins say which of these catches them.
 
+use std::time::Duration;
+
+use lock_api::RwLock;
 use lockyard_core::{
-    osq,
+    RawRwLock, osq,
     percpu_rwsem::{Barging, Bounded, Handoff},
     rtmutex::{Block, Policy, Spin},
     rwsem::{Lockless, Trylock},
 };
+use lockyard_sim::{Machine, Scenario, Sim};
 use lockyard_torture::{
+    Lock, Simulated,
     explore::{self, Checks, Subject},
+    locktest::{self, Config},
     subjects::{Guarded, Mutex, Percpu, RtMutexes, Rwsem, Urgent},
 };
 
@@ -71,6 +77,52 @@ fn rwsem() {
 #[test]
 fn rwsem_urgent() {
     survives::<Urgent>("rwsem, urgent writers", 4, FEW);
+}
+
+/// Ours, for readers and writers.
+struct Shared(RwLock<RawRwLock<Sim, Lockless, osq::Event>, ()>);
+
+impl Lock for Shared {
+    fn new() -> Self {
+        Self(RwLock::new(()))
+    }
+    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
+        let _held = self.0.write();
+        section()
+    }
+    fn read<R>(&self, section: impl FnOnce() -> R) -> R {
+        let _held = self.0.read();
+        section()
+    }
+}
+
+/// Many more tasks than CPUs read, and each writes now and then: a writer that loses its place
+/// waits for some rounds of the scheduler at most.
+#[test]
+fn rwsem_outnumbered() {
+    for seed in [1, 2] {
+        let config = Config {
+            threads: 32,
+            duration: Duration::from_millis(100),
+            load: 0,
+            gap: 0,
+            read_pct: 99,
+            sample: 1,
+            seed,
+        };
+        let machine = Machine::find("x86-2s256c").expect("it comes with the simulator");
+        let machine = machine.resized(2, 1);
+        let scenario = Scenario { machine, seed };
+        let run = || locktest::run::<Simulated, Shared>(&config);
+        let (report, _) = Simulated::on(scenario, run);
+        assert!(report.writes() > 10_000, "{} writes", report.writes());
+        let longest = Duration::from_nanos(report.write_waits.max());
+        assert!(
+            longest < Duration::from_millis(50),
+            "rwsem with {} tasks: a writer waits for {longest:?}\nin execution {seed}: two CPUs",
+            config.threads
+        );
+    }
 }
 
 #[test]
