@@ -1,9 +1,10 @@
-/* How long a broadcast takes that is made with the mutex held: from the lock before it until
- * the last of those that waited has had the mutex. They hold it for a while each. Run it
- * plain and preloaded, in turns:
+/* How long a broadcast takes that is made with the mutex held, or right after it was unlocked:
+ * from the lock before it until the last of those that waited has had the mutex. They hold it for
+ * a while each. Run it plain and preloaded, in turns:
  *
  *	cc -O2 -pthread crates/preload/benches/broadcast.c -o broadcast
  *	for i in 1 2 3; do ./broadcast; lockyard run ./broadcast; done
+ *	for i in 1 2 3; do ./broadcast free; lockyard run ./broadcast free; done
  *
  * It prints JSON: microseconds of a broadcast, the median and the 90th percentile, and
  * microseconds of CPU time.
@@ -12,6 +13,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,7 +23,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t next_round = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t all_wait = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t all_done = PTHREAD_COND_INITIALIZER;
-static int waiters, round_now, waiting, done;
+static int waiters, round_now, waiting, done, mutex_is_free;
 static double section_us, began, took[ROUNDS];
 
 static double us(clockid_t clock)
@@ -86,7 +88,11 @@ static void measure(int count, double section)
 		done = 0;
 		began = us(CLOCK_MONOTONIC);
 		round_now = round + 1;
+		if (mutex_is_free)
+			pthread_mutex_unlock(&mutex);
 		pthread_cond_broadcast(&next_round);
+		if (mutex_is_free)
+			pthread_mutex_lock(&mutex);
 		while (done < count)
 			pthread_cond_wait(&all_done, &mutex);
 		pthread_mutex_unlock(&mutex);
@@ -95,15 +101,17 @@ static void measure(int count, double section)
 	for (int i = 0; i < count; i++)
 		pthread_join(threads[i], NULL);
 	qsort(took, ROUNDS, sizeof took[0], by_size);
-	printf("{\"waiters\":%d,\"section_us\":%.0f,\"us_p50\":%.1f,\"us_p90\":%.1f,\"cpu_us\":%.1f}\n",
-	       count, section, took[ROUNDS / 2], took[ROUNDS * 9 / 10], cpu / ROUNDS);
+	printf("{\"mutex\":\"%s\",\"waiters\":%d,\"section_us\":%.0f,\"us_p50\":%.1f,\"us_p90\":%.1f,\"cpu_us\":%.1f}\n",
+	       mutex_is_free ? "free" : "held", count, section, took[ROUNDS / 2],
+	       took[ROUNDS * 9 / 10], cpu / ROUNDS);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const int counts[] = { 2, 4, 8, 16, 64 };
 	static const double sections[] = { 0, 3, 30 };
 
+	mutex_is_free = argc > 1 && strcmp(argv[1], "free") == 0;
 	for (int i = 0; i < 5; i++)
 		for (int j = 0; j < 3; j++)
 			measure(counts[i], sections[j]);

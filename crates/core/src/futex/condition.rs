@@ -2,7 +2,8 @@
 //!
 //! Who signals most often holds the mutex, and whoever is woken then has to wait for that: it
 //! would be woken twice. So it is not woken, but moved to the mutex's queue, as the waiters of
-//! [`Condvar`](crate::Condvar) are, and its node is told so.
+//! [`Condvar`](crate::Condvar) are, and its node is told so. So are several that are woken at
+//! once, also if the mutex is free: they would come all at the same time.
 
 use super::{
     Key, Place, Places, Table, Waiter,

@@ -9,7 +9,7 @@
 //! | 0..29 | those in the queue |
 //! | 29..32 | the depth |
 
-use core::{array, num::NonZeroU32, ptr};
+use core::{array, num::NonZeroU32};
 
 use super::{Key, Waiter};
 use crate::{
@@ -178,6 +178,15 @@ impl<P: Platform> Node<P> {
         P::park_on(&self.state, state, deadline)
     }
 
+    /// The mutex that the waiter is to take when it is woken. It was taken by the caller, and is
+    /// not told yet: till then that does not change.
+    fn mutex(&self) -> Option<*const Body<P>> {
+        match self.rest() {
+            (Some(task), WANTS) => Some(P::task(task).wait.mutex.get()),
+            _ => None,
+        }
+    }
+
     /// Tells the waiter that it was woken, or moves it to its mutex.
     fn tell(&self, buckets: &[Bucket<P>], company: Company) {
         if let (Some(task), SLEEPS) = self.rest() {
@@ -188,11 +197,14 @@ impl<P: Platform> Node<P> {
             return P::unpark_on(&self.state, task);
         }
         if let (Some(task), WANTS) = self.rest() {
-            let is_mine = |mutex: &Body<P>| mutex.owner().map(TaskId::number) == Some(P::number());
+            // To wake one to a free mutex costs less than to move it there.
+            let is_fit = |mutex: &Body<P>| {
+                company != Company::None || mutex.owner().map(TaskId::number) == Some(P::number())
+            };
             // (F1) Release, as below.
             let tell = || self.state.store(WOKEN, Release);
             // It was taken by the caller, and is not told yet.
-            if let Some(call) = condvar::move_to_mutex::<P>(task, company, is_mine, tell) {
+            if let Some(call) = condvar::move_to_mutex::<P>(task, company, is_fit, tell) {
                 return call.make::<P>();
             }
         }
@@ -553,15 +565,16 @@ impl<P: Platform> Chain<P> {
     #[inline(always)]
     pub(super) fn wake(self, buckets: &[Bucket<P>]) {
         let mut at = self.first;
-        let alone = self.first.map(ptr::from_ref) == self.last.map(ptr::from_ref);
-        let company = if alone {
-            Company::None
-        } else {
-            Company::Before
-        };
+        let mut company = Company::None;
         while let Some(node) = at {
             let next = Place::decode(node.next.load(Relaxed));
             at = next.map(Place::node); // the last access before it is not ours
+            let mutex = node.mutex();
+            company = match company {
+                _ if mutex.is_some() && at.and_then(Node::mutex) == mutex => Company::Follows,
+                Company::Follows => Company::Before,
+                _ => Company::None,
+            };
             node.tell(buckets, company);
         }
     }

@@ -7,14 +7,22 @@ use crate::guarded::Guarded;
 
 /// A mutex, and a condition variable that is an address.
 struct Signalled {
-    futex: Table<Check, SLOTS>,
+    futex: Rc<Table<Check, SLOTS>>,
     guarded: Rc<Guarded>,
 }
 
 impl Signalled {
     fn new() -> Self {
         Self {
-            futex: Table::new(),
+            futex: Rc::new(Table::new()),
+            guarded: Guarded::new(),
+        }
+    }
+
+    /// The same condition variable, with another mutex.
+    fn with_another_mutex(&self) -> Self {
+        Self {
+            futex: Rc::clone(&self.futex),
             guarded: Guarded::new(),
         }
     }
@@ -47,9 +55,9 @@ impl Signalled {
         counted
     }
 
-    fn signal(&self) -> u32 {
+    fn signal(&self, most: u32) -> u32 {
         self.guarded.lock_work_unlock();
-        self.futex.wake(&A, 1, EVERY_BIT)
+        self.futex.wake(&A, most, EVERY_BIT)
     }
 
     fn signal_inside(&self, most: u32) -> u32 {
@@ -82,7 +90,7 @@ fn signalled(signal: fn(&Signalled) -> u32, deadline: Option<Deadline>) {
 fn no_lost_signal() {
     let explorer = Explorer::new().whims(1);
     explore("futex, signal", &explorer, &[Event::Parked], || {
-        signalled(Signalled::signal, None);
+        signalled(|shared| shared.signal(1), None);
     });
 }
 
@@ -110,32 +118,67 @@ fn signal_against_timeout() {
     let explorer = Explorer::new().whims(1);
     let events = [Event::Cancelled, Event::Parked];
     explore("futex, signal, deadline", &explorer, &events, || {
-        signalled(Signalled::signal, Some(DEADLINE));
+        signalled(|shared| shared.signal(1), Some(DEADLINE));
     });
 }
 
-/// Both waiters are in the queue; too many executions to see them all.
-#[test]
-fn broadcast_inside() {
+/// Both waiters are in the queue, of one mutex or two; too many executions to see them all.
+fn broadcast(
+    name: &str,
+    events: &[Event],
+    second: fn(&Rc<Signalled>) -> Rc<Signalled>,
+    signal: fn(&Signalled) -> u32,
+) {
     let explorer = Explorer::new().whims(2).pct(1, 3, 10_000);
-    let events = [Event::Requeued, Event::WokeFirst, Event::WokeBatch];
-    explore("futex, broadcast, mutex held", &explorer, &events, || {
+    explore(name, &explorer, events, move || {
         let shared = Rc::new(Signalled::new());
+        let second = second(&shared);
         let ready = Rc::new(CheckWord::ZERO);
-        for _ in 0..2 {
-            let (shared, ready) = (Rc::clone(&shared), Rc::clone(&ready));
+        for waits in [&shared, &second] {
+            let (waits, ready) = (Rc::clone(waits), Rc::clone(&ready));
             spawn(move || {
-                shared.guarded.mutex.lock();
+                waits.guarded.mutex.lock();
                 ready.fetch_add(1, Relaxed);
-                assert_eq!(shared.wait_locked(None, || false), 1);
+                assert_eq!(waits.wait_locked(None, || false), 1);
             });
         }
         spawn(move || {
             let both = |ready| ready == 2;
             Check::spin_until(&ready, Relaxed, Look::Poll, FOREVER, both, || false);
-            assert_eq!(shared.signal_inside(ALL), 2);
+            if !Rc::ptr_eq(&shared, &second) {
+                second.guarded.lock_work_unlock();
+            }
+            assert_eq!(signal(&shared), 2);
         });
     });
+}
+
+const MOVED: [Event; 3] = [Event::Requeued, Event::WokeFirst, Event::WokeBatch];
+
+#[test]
+fn broadcast_inside() {
+    let signal = |shared: &Signalled| shared.signal_inside(ALL);
+    broadcast("futex, broadcast, mutex held", &MOVED, Rc::clone, signal);
+}
+
+/// The mutex is free, or somebody takes it meanwhile.
+#[test]
+fn broadcast_outside() {
+    broadcast("futex, broadcast", &MOVED, Rc::clone, |shared| {
+        shared.signal(ALL)
+    });
+}
+
+/// Who is moved to its mutex does not wait for what becomes of the other.
+#[test]
+fn broadcast_to_two_mutexes() {
+    let second = |shared: &Rc<Signalled>| Rc::new(shared.with_another_mutex());
+    broadcast(
+        "futex, broadcast, two mutexes",
+        &[Event::Parked],
+        second,
+        |shared| shared.signal(ALL),
+    );
 }
 
 /// Who waits is told to stop: it does, whatever it waits for meanwhile.
