@@ -569,9 +569,10 @@ impl<P: Platform> Chain<P> {
         while let Some(node) = at {
             let next = Place::decode(node.next.load(Relaxed));
             at = next.map(Place::node); // the last access before it is not ours
-            let mutex = node.mutex();
+            let goes_along =
+                |next: &Node<P>| next.mutex().is_some() && next.mutex() == node.mutex();
             company = match company {
-                _ if mutex.is_some() && at.and_then(Node::mutex) == mutex => Company::Follows,
+                _ if at.is_some_and(goes_along) => Company::Follows,
                 Company::Follows => Company::Before,
                 _ => Company::None,
             };
