@@ -19,10 +19,10 @@ const READERS_MICROS: u32 = 10;
 const CROWD: u32 = 30;
 
 /// How long to spin while a writer has the lock that has not said yet who it is, or
-/// has taken that back, in microseconds. Most of the time it is about to go on; but if it was
-/// preempted right there, those that spin keep it from its CPU, and a real-time spinner for
-/// ever.
-const UNKNOWN_MICROS: u32 = 50;
+/// has taken that back, in microseconds. Most of the time it is about to go on; but a
+/// real-time spinner may have preempted it right there, and would keep it from its
+/// CPU for ever. A writer that comes and goes may look like that for long.
+const UNKNOWN_MICROS: u32 = crate::mutex::PATIENCE_MICROS;
 
 /// How a spin ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
