@@ -197,8 +197,10 @@ pub type RawRwLock<C = rwsem::Lockless, W = osq::Event> =
 /// Who finds it held spins while the writer is on a CPU, and for some microseconds
 /// while readers have it. Then they sleep; readers are let in together. Running
 /// threads overtake sleeping ones, and readers that come join readers past a writer
-/// that sleeps, for up to [`PATIENCE_MICROS`]; then the first sleeper is next. So a
-/// thread that reads already and reads again may wait for a writer that waits for it.
+/// that sleeps, for up to [`PATIENCE_MICROS`]. Then the first sleeper is woken, and is
+/// next as soon as it runs; where more threads than CPUs keep it from running, once it
+/// has waited for six times as long. So a thread that reads already and reads again may
+/// wait for a writer that waits for it.
 ///
 /// It has no poisoning: a thread that panics while it holds a guard unlocks.
 ///
