@@ -45,6 +45,33 @@ pub trait Lock: Send + Sync + 'static {
     }
 }
 
+impl<R: lock_api::RawMutex + Send + Sync + 'static> Lock for lock_api::Mutex<R, ()> {
+    fn new() -> Self {
+        Self::new(())
+    }
+    #[inline]
+    fn with<T>(&self, section: impl FnOnce() -> T) -> T {
+        let _held = self.lock();
+        section()
+    }
+}
+
+impl<R: lock_api::RawRwLock + Send + Sync + 'static> Lock for lock_api::RwLock<R, ()> {
+    fn new() -> Self {
+        Self::new(())
+    }
+    #[inline]
+    fn with<T>(&self, section: impl FnOnce() -> T) -> T {
+        let _held = self.write();
+        section()
+    }
+    #[inline]
+    fn read<T>(&self, section: impl FnOnce() -> T) -> T {
+        let _held = self.read();
+        section()
+    }
+}
+
 /// What a workload needs of its world besides the lock: tasks, time and work.
 pub trait Host: 'static {
     /// The world's name, as `--world` takes it.

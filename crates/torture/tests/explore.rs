@@ -12,7 +12,7 @@ use lockyard_core::{
 };
 use lockyard_sim::{Machine, Scenario, Sim};
 use lockyard_torture::{
-    Lock, Simulated,
+    Simulated,
     explore::{self, Checks, Subject},
     locktest::{self, Config},
     subjects::{Guarded, Mutex, Percpu, RtMutexes, Rwsem, Urgent},
@@ -79,23 +79,6 @@ fn rwsem_urgent() {
     survives::<Urgent>("rwsem, urgent writers", 4, FEW);
 }
 
-/// Ours, for readers and writers.
-struct Shared(RwLock<RawRwLock<Sim, Lockless, osq::Event>, ()>);
-
-impl Lock for Shared {
-    fn new() -> Self {
-        Self(RwLock::new(()))
-    }
-    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
-        let _held = self.0.write();
-        section()
-    }
-    fn read<R>(&self, section: impl FnOnce() -> R) -> R {
-        let _held = self.0.read();
-        section()
-    }
-}
-
 /// Many more tasks than CPUs read, and each writes now and then: a writer that loses its place
 /// waits for some rounds of the scheduler at most.
 #[test]
@@ -113,7 +96,7 @@ fn rwsem_outnumbered() {
         let machine = Machine::find("x86-2s256c").expect("it comes with the simulator");
         let machine = machine.resized(2, 1);
         let scenario = Scenario { machine, seed };
-        let run = || locktest::run::<Simulated, Shared>(&config);
+        let run = || locktest::run::<Simulated, RwLock<RawRwLock<Sim>, ()>>(&config);
         let (report, _) = Simulated::on(scenario, run);
         assert!(report.writes() > 10_000, "{} writes", report.writes());
         let longest = Duration::from_nanos(report.write_waits.max());

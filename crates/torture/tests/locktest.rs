@@ -8,7 +8,7 @@ use std::{
 };
 
 use lock_api::{Mutex, RwLock};
-use lockyard_core::{RawMutex, RawRwLock, Word, osq, rwsem};
+use lockyard_core::{RawMutex, RawRwLock, Word, osq};
 use lockyard_sim::{Machine, Scenario, Sim, SimWord};
 use lockyard_torture::{
     Lock, Simulated,
@@ -18,21 +18,7 @@ use lockyard_torture::{
 type Writers = Mutex<RawMutex<Sim, osq::Event>, ()>;
 
 /// Ours, without a fault.
-struct Sound(RwLock<RawRwLock<Sim, rwsem::Lockless, osq::Event>, ()>);
-
-impl Lock for Sound {
-    fn new() -> Self {
-        Self(RwLock::new(()))
-    }
-    fn with<R>(&self, section: impl FnOnce() -> R) -> R {
-        let _held = self.0.write();
-        section()
-    }
-    fn read<R>(&self, section: impl FnOnce() -> R) -> R {
-        let _held = self.0.read();
-        section()
-    }
-}
+type Sound = RwLock<RawRwLock<Sim>, ()>;
 
 /// A reader waits for the writer, but a writer does not wait for readers.
 struct WriterBesideReaders(Writers);

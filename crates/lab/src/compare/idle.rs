@@ -33,10 +33,10 @@ pub struct Idle {
 /// Measures both, in turn. None after an interrupt, and where this machine has
 /// no such `membarrier`.
 pub fn measure(readers: usize) -> Option<Idle> {
-    let lock = PercpuRwLock::<Linux, Bounded>::new();
+    let lock = PercpuRwLock::<Linux, Bounded>::new(());
     let end = Barrier::new(readers + 1);
     let idle = || {
-        lock.read(|| ());
+        drop(lock.read());
         end.wait();
     };
     let (pairs, events) = thread::scope(|scope| {
@@ -63,7 +63,7 @@ fn pair(lock: &PercpuRwLock<Linux, Bounded>, n: u32) -> Option<(u64, u64)> {
         return None;
     }
     thread::sleep(Duration::from_micros(2 * u64::from(CALM_MICROS)));
-    lock.read(|| ()); // the reader that finds that no writer has come for long
+    drop(lock.read()); // the reader that finds that no writer has come for long
     if n.is_multiple_of(2) {
         let write = write_ns(lock);
         Some((write, membarrier_ns()?))
