@@ -228,7 +228,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         let is_late = |first: TaskId| {
             let node = &P::task(first).wait;
-            first != P::me()
+            first != P::me() // it is about to leave the queue
                 && P::elapsed(node.since.load(Relaxed), LATE_MICROS) // a hint
                 && P::elapsed(node.first.load(Relaxed), LATE_FIRST_MICROS) // likewise
         };
