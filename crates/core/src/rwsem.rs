@@ -38,8 +38,9 @@
 //! misuse, or `READERS`, perhaps with `NONSPINNABLE` when a spinner found that
 //! they take long. Readers leave theirs behind; it means nothing once the lock
 //! is free. A writer that leaves to a fenced bias leaves its number and `READERS`. The first
-//! of the next readers, or the next writer, replaces it. Of a reserved lock it says whether
-//! its keeper is in: `BUSY`.
+//! of the next readers, or the next writer, replaces it; a writer together with the count, where
+//! the world can (`rwsem/at_once.rs`). Of a reserved lock it says whether its keeper is in:
+//! `BUSY`.
 //!
 //! # Ordering
 //!
@@ -205,6 +206,8 @@ pub(crate) struct Node<P: Platform> {
     told: P::U32,
     /// The count that it found at a release in one step.
     found: P::U32,
+    /// How often it overtook the first waiter, its own, wrapping.
+    overtakes: P::U32,
 }
 
 /// What `Node::granted` says: it has the lock.
@@ -222,6 +225,7 @@ impl<P: Platform> Node<P> {
             granted: P::U32::ZERO,
             told: P::U32::ZERO,
             found: P::U32::ZERO,
+            overtakes: P::U32::ZERO,
         }
     }
 

@@ -1,8 +1,11 @@
-//! A writer's release in one step, in a world that has it ([`Platform::replace_pair`]), where
-//! it did not come by a reservation and has nobody to wake.
+//! A writer that comes and leaves in one step, in a world that has it
+//! ([`Platform::replace_pair`]).
 //!
-//! It replaces the count and the owner word if they are as they would be read, and so is one of
-//! the releases of `wake.rs` in which nobody comes in between.
+//! It leaves so where it did not come by a reservation and has nobody to wake: it replaces the
+//! count and the owner word if they are as they would be read, and so is one of the releases of
+//! `wake.rs` in which nobody comes in between. As it comes it replaces the owner word whatever
+//! that says, in the step in which the count changes: a writer that is preempted between two
+//! would have spinners wait for they know not whom, and waste a millisecond and more each.
 
 use super::{Count, OWNER_SHIFT, RawRwLock, UPGRADABLE, WAITERS, WRITER, WakeCheck};
 use crate::{
@@ -41,6 +44,26 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 }
                 _ => return false,
             }
+        }
+    }
+
+    /// Takes the lock as the writer by this change of the count, with a full barrier. Returns
+    /// whether it did; `None` in a world that has no such step.
+    #[inline(always)]
+    pub(super) fn replace_to_write(&self, count: Count, taken: Count) -> Option<bool> {
+        let me = P::number() << OWNER_SHIFT;
+        if me == 0 {
+            return None;
+        }
+        let mut owner = self.owner.load(Relaxed); // as it may be: it says nothing
+        loop {
+            // (R1) Acquire pairs with the Release of those that left before.
+            let words = [&self.count, &self.owner];
+            let [found, said] = P::replace_pair(words, [count.0, owner], || [taken.0, me])?;
+            if found != count.0 || said == owner {
+                return Some(found == count.0);
+            }
+            owner = said;
         }
     }
 

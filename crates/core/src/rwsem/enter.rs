@@ -17,6 +17,9 @@ use crate::{
 const LATE_MICROS: u32 = 6 * PATIENCE_MICROS;
 const LATE_FIRST_MICROS: u32 = 4 * TURN_MICROS;
 
+/// Of so many times that a task overtakes, it looks once whether the first waiter is late.
+const OVERTAKES: u32 = 8;
+
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline]
     pub(super) fn obtain(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
@@ -75,12 +78,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// known beforehand: it need not wait for the look at the count.
     #[inline(always)]
     fn fast_write_alone(&self) -> bool {
-        // (R1) Acquire pairs with the Release of those that left before.
-        let took = self.exchange(Count(0), Count(WRITER), Acquire);
-        if took {
-            self.own(Kind::Write, Count(0));
-        }
-        took
+        self.exchange_to_enter(Kind::Write, Count(0), Count(WRITER))
     }
 
     /// Takes the lock as a reader by a slot, if the lock is biased.
@@ -99,11 +97,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         };
         let leaves_them = kind == Kind::Write || kind == Kind::Read && count.is_promised();
         let shares = count.has(WAITERS) && !leaves_them;
-        // (R1) Acquire pairs with the Release of those that left before.
-        if shares || !self.exchange(count, taken, Acquire) {
+        if shares || !self.exchange_to_enter(kind, count, taken) {
             return false;
         }
-        self.own(kind, count);
         if count.has(WAITERS) {
             self.overtook(kind, count);
         }
@@ -144,9 +140,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 self.rouse();
                 continue;
             }
-            // (R1) Acquire pairs with the Release of those that left before.
-            if self.exchange(count, count.entered(Kind::Read), Acquire) {
-                self.own(Kind::Read, count);
+            if self.exchange_to_enter(Kind::Read, count, count.entered(Kind::Read)) {
                 self.share(Kind::Read, count);
                 return true;
             }
@@ -162,7 +156,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 Err(_) => return false,
             }
         };
-        self.own(kind, before);
         self.share(kind, before);
         true
     }
@@ -175,11 +168,30 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         loop {
             let count = self.count();
             let taken = count.taken(kind).ok_or(count)?;
-            // (R1) Acquire pairs with the Release of those that left before.
-            if self.exchange(count, taken, Acquire) {
+            if self.exchange_to_enter(kind, count, taken) {
                 return Ok(count);
             }
         }
+    }
+
+    /// Takes the lock by this change of the count, and tells spinners who has it: of a writer,
+    /// in one step if the world can. Returns whether it did.
+    #[inline(always)]
+    pub(super) fn exchange_to_enter(&self, kind: Kind, count: Count, taken: Count) -> bool {
+        if kind == Kind::Write
+            && let Some(took) = self.replace_to_write(count, taken)
+        {
+            if took {
+                P::took(Some(self.address()));
+            }
+            return took;
+        }
+        // (R1) Acquire pairs with the Release of those that left before.
+        let took = self.exchange(count, taken, Acquire);
+        if took {
+            self.own(kind, count);
+        }
+        took
     }
 
     /// Tells spinners who holds the lock, after the caller took it.
@@ -225,6 +237,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     fn overtook(&self, kind: Kind, before: Count) {
         if kind.reads() {
             P::event(Event::ReadStolen);
+        }
+        let mine = &P::mine().rwsem.overtakes;
+        let others = mine.load(Relaxed); // its task's own
+        mine.store(others.wrapping_add(1), Relaxed); // likewise
+        if !others.is_multiple_of(OVERTAKES) {
+            return;
         }
         let is_late = |first: TaskId| {
             let node = &P::task(first).wait;

@@ -209,14 +209,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             self.unfence(count);
             return false;
         }
-        // Relaxed: the fence orders it.
-        if !self.exchange(count, count.draining(), Relaxed) {
+        if !self.drain(count) {
             return false; // another does, or a reader came or went
         }
-        P::fence(); // (F1)
-        // For spinners: I may be preempted before I have it. (K3) by the fence: of the readers in
-        // the count one may have been the keeper, which must find itself there.
-        self.set_owner(P::me());
         let mut known = self.await_slots(drain.looks());
         if !known && drain == Drain::Wait {
             known = true;
@@ -248,6 +243,24 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             self.release_slow(DRAINING, false);
         }
         false
+    }
+
+    /// Keeps others out, and tells spinners who does: the caller may be preempted before it has
+    /// the lock. Returns whether it did.
+    fn drain(&self, count: Count) -> bool {
+        // (F1), (K3) by its barrier
+        if let Some(drains) = self.replace_to_write(count, count.draining()) {
+            return drains;
+        }
+        // Relaxed: the fence orders it.
+        let drains = self.exchange(count, count.draining(), Relaxed);
+        if drains {
+            P::fence(); // (F1)
+            // (K3) by the fence: of the readers in the count one may have been the keeper, which
+            // must find itself there.
+            self.set_owner(P::me());
+        }
+        drains
     }
 
     /// Counts the readers that are in by slots, who leave them by a test (B1).

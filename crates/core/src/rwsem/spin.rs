@@ -18,8 +18,8 @@ const GLANCES: u32 = 32;
 const READERS_MICROS: u32 = 10;
 const CROWD: u32 = 30;
 
-/// How long to spin while a writer has the lock that has not said yet who it is, or
-/// has taken that back, in microseconds. Most of the time it is about to go on; but a
+/// How long to spin while a writer has the lock that has not said yet who it is, where that is
+/// a step of its own, or has taken that back, in microseconds. Most of the time it is about to go on; but a
 /// real-time spinner may have preempted it right there, and would keep it from its
 /// CPU for ever. A writer that comes and goes may look like that for long.
 const UNKNOWN_MICROS: u32 = crate::mutex::PATIENCE_MICROS;
@@ -302,10 +302,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         } else {
             0
         };
-        // (R1) Acquire pairs with the Release of those that left before.
-        let took = self.exchange(count, taken.without(kept), Acquire);
+        let took = self.exchange_to_enter(kind, count, taken.without(kept));
         if took {
-            self.own(kind, count);
             self.share(kind, count);
         }
         took

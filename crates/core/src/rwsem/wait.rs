@@ -40,22 +40,29 @@ enum Left {
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(never)]
     pub(super) fn contend(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
+        P::waits(self.address());
+        if kind == Kind::Read && P::may_bias() {
+            self.ask_for_fence();
+        }
+        let fenced = self.rest().is_fenced();
+        let look = match fenced {
+            true => Look::Poll, // its writers are quick, and its readers leave the line alone
+            false => P::pace(HAND_OVER),
+        };
+        let glances = look == Look::Poll;
+        // Most often the owner is about to leave: the first look had better be soon.
+        let at_once = glances && !fenced && !self.count().is_to_be_revoked(kind);
+        if at_once && self.glance(kind) {
+            return true;
+        }
         if self.is_mine() {
             return self.wait_for_myself(deadline);
         }
         let full = kind.reads() && self.count().entered(Kind::Read).has(OVERFLOW);
         assert!(!full, "too many readers of the rwsem at {self:p}");
-        P::waits(self.address());
-        if kind == Kind::Read {
-            self.ask_for_fence();
-        }
         if kind == Kind::Write && self.outlast_fenced(deadline) {
             return true;
         }
-        let look = match self.rest().is_fenced() {
-            true => Look::Poll, // its writers are quick, and its readers leave the line alone
-            false => P::pace(HAND_OVER),
-        };
         if self.count().is_to_be_revoked(kind) {
             self.recall(look);
         }
@@ -63,7 +70,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if self.take_awake(kind) {
             return true;
         }
-        look == Look::Poll && self.glance(kind) || self.contend_slow(kind, look, deadline)
+        glances && !at_once && self.glance(kind) || self.contend_slow(kind, look, deadline)
     }
 
     #[cold]
@@ -116,7 +123,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let Tried::Took(before) = tried else {
             return self.wait(me, kind, deadline);
         };
-        self.own(kind, before);
         self.share(kind, before);
         Waited::Took
     }

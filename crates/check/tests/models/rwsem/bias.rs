@@ -4,7 +4,7 @@ use super::*;
 
 /// Reads, which biases the lock with a fence, then by a slot, whereupon it may shed the
 /// fence, and then by a slot once more, if nobody came in between.
-fn read_again(shared: &Shared) {
+pub(super) fn read_again(shared: &Shared) {
     (0..3).for_each(|_| shared.read());
 }
 

@@ -228,7 +228,7 @@ fn a_keeper_with_another_number() {
         shared.read_for_another();
     }
     for changes in 1..=4 {
-        let explorer = Explorer::new().keeping().whims(2).pct(1, changes, MANY);
+        let explorer = Explorer::new().keeping().whims(2).pct(1, changes, 3 * MANY);
         explore(
             "rwsem, kept, another number",
             &explorer,

@@ -1,6 +1,6 @@
-//! Releases that replace both words at once.
+//! Writers that come and go by replacing both words at once.
 
-use super::*;
+use super::{bias::read_again, *};
 
 /// A writer or a reader leaves a lock that another wants, who takes it, sleeps or frees it.
 #[test]
@@ -36,6 +36,29 @@ fn released_to_a_promise() {
                     behind(take, steps, &[(4, Shared::write), (1, sleeper)]);
                 });
             }
+        }
+    }
+}
+
+/// A writer takes a lock that has just become free, or has a fenced bias, while others want it
+/// and say in the owner word that they have or had it.
+#[test]
+fn taken_at_once() {
+    fn write_often(shared: &Shared) {
+        (0..2).for_each(|_| shared.write());
+    }
+    let explorer = Explorer::new().biasing().pairing();
+    let few = explorer.executions(MOST);
+    explore("rwsem, drained at once", &few, &[Event::Biased], || {
+        tasks(&[(1, read_again), (1, Shared::write)]);
+    });
+    for changes in 1..=4 {
+        for other in [Shared::write, Shared::try_to_write, Shared::read as Work] {
+            let explorer = explorer.whims(3).polling().pct(1, changes, MANY);
+            let events = [Event::FencedBiasRevoked, Event::SpinAcquired];
+            explore("rwsem, taken at once", &explorer, &events, move || {
+                tasks(&[(3, read_again), (2, write_often), (2, other)]);
+            });
         }
     }
 }
