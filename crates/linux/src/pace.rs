@@ -56,62 +56,51 @@ struct Pace {
     since: Cell<Option<(u64, u32)>>,
     period: Median,
     /// A few samples are far too short, as that of who was descheduled between two looks, and
-    /// finds the word changed and its line here. If it began by the first, these would stand for
-    /// long: who polls is seldom measured. With a guess that is too long a thread looks seldom,
-    /// and so is measured each time.
+    /// finds the word changed and its line here. The least of the first would often be one of
+    /// these, and stand for long: who polls is seldom measured. With a guess that is too long a
+    /// thread looks seldom, and so is measured each time.
     transfer: Median,
 }
 
 /// A running median: what interrupts a thread makes some samples a thousand times too long.
 struct Median {
     median: Cell<u64>,
-    /// Of how many samples, at the beginning; and which.
-    of: Cell<usize>,
-    first: [Cell<u64>; Self::FIRST],
+    /// Of how many samples, at the beginning.
+    of: Cell<u64>,
 }
 
 impl Median {
-    /// It begins as the lower quartile of so many samples: those that are too short by chance are
-    /// fewer. Their median is too long, where a transfer takes long and others poll: each
-    /// acquisition takes several transfers then, and so a period that comes out long has its
-    /// thread poll, too, and stays long.
-    const FIRST: usize = 7;
+    /// The least of so many samples is where it begins.
+    const FIRST: u64 = 7;
 
     /// A sample moves it by an eighth, or a nanosecond, at most.
     const STEP: u64 = 8;
 
-    /// What it is without any sample.
+    /// What it is without any: it begins where the first say.
     const fn new(ns: u64) -> Self {
         Self {
             median: Cell::new(ns * PARTS),
             of: Cell::new(0),
-            first: [const { Cell::new(0) }; Self::FIRST],
         }
     }
 
     /// A guess, which every sample moves by a step.
     const fn guessed(ns: u64) -> Self {
         Self {
+            median: Cell::new(ns * PARTS),
             of: Cell::new(Self::FIRST),
-            ..Self::new(ns)
         }
     }
 
     fn add(&self, sample: u64) {
         let (median, of) = (self.median.get(), self.of.get());
-        self.median.set(match self.begins() {
-            true => {
-                self.first[of].set(sample);
-                self.of.set(of + 1);
-                let mut first = self.first.clone().map(Cell::into_inner);
-                first[..=of].sort_unstable();
-                first[of / 4]
-            }
-            false => {
-                let step = (median / Self::STEP).max(PARTS);
-                sample.clamp(median.saturating_sub(step), median + step)
-            }
+        let step = (median / Self::STEP).max(PARTS);
+        self.median.set(match of {
+            0 => sample,
+            _ if self.begins() => median.min(sample),
+            _ => sample.clamp(median.saturating_sub(step), median + step),
         });
+        self.of.set((of + 1).min(Self::FIRST));
     }
 
     fn begins(&self) -> bool {
@@ -267,17 +256,6 @@ mod tests {
             median.add(if interrupted { 1_000_000 } else { 32 } * PARTS);
         }
         assert!((32..=36).contains(&(median.median.get() / PARTS)));
-    }
-
-    #[test]
-    fn one_short_period_among_the_first_does_not_weigh() {
-        for short in 0..Median::FIRST {
-            let period = Median::new(PERIOD_NS);
-            for sample in 0..Median::FIRST {
-                period.add(if sample == short { 2 } else { 126 } * PARTS);
-            }
-            assert_eq!(period.median.get(), 126 * PARTS, "sample {short} is short");
-        }
     }
 
     #[test]
