@@ -5,7 +5,7 @@
 //! count and the owner word if they are as they would be read, and so is one of the releases of
 //! `wake.rs` in which nobody comes in between. As it comes it replaces the owner word whatever
 //! that says, in the step in which the count changes: a writer that is preempted between two
-//! would have spinners wait for they know not whom, and waste a millisecond and more each.
+//! would have spinners wait for they know not whom, for half a millisecond each.
 
 use super::{Count, OWNER_SHIFT, RawRwLock, UPGRADABLE, WAITERS, WRITER, WakeCheck};
 use crate::{

@@ -74,7 +74,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// Takes the lock as the writer, which nobody has or waits for. What the exchange takes is
+    /// Takes the lock as the writer, which nobody has or waits for. What an exchange takes is
     /// known beforehand: it need not wait for the look at the count.
     #[inline(always)]
     fn fast_write_alone(&self) -> bool {

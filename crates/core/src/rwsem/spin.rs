@@ -19,8 +19,8 @@ const READERS_MICROS: u32 = 10;
 const CROWD: u32 = 30;
 
 /// How long to spin while a writer has the lock that has not said yet who it is, where that is
-/// a step of its own, or has taken that back, in microseconds. Most of the time it is about to go on; but a
-/// real-time spinner may have preempted it right there, and would keep it from its
+/// a step of its own, or has taken that back, in microseconds. Most of the time it is about to
+/// go on; but a real-time spinner may have preempted it right there, and would keep it from its
 /// CPU for ever. A writer that comes and goes may look like that for long.
 const UNKNOWN_MICROS: u32 = crate::mutex::PATIENCE_MICROS;
 

@@ -290,16 +290,18 @@ fn counted_before_a_drain() {
             let explorer = Explorer::new().keeping().biasing().whims(2);
             let explorer = explorer.pct(1, changes, MANY);
             let events = [Event::Revoked, Event::Biased, Event::FencedBiasRevoked];
-            explore("rwsem, kept, a drain", &explorer, &events, move || {
-                let shared = started(&[(0, read_by_the_reservation), (0, revoke_and_bias)]);
-                let of_writer = Rc::clone(&shared);
-                spawn(move || {
-                    limit_whims(2);
-                    of_writer.wait_for(2);
-                    drain(&of_writer);
+            for explorer in [explorer, explorer.pairing()] {
+                explore("rwsem, kept, a drain", &explorer, &events, move || {
+                    let shared = started(&[(0, read_by_the_reservation), (0, revoke_and_bias)]);
+                    let of_writer = Rc::clone(&shared);
+                    spawn(move || {
+                        limit_whims(2);
+                        of_writer.wait_for(2);
+                        drain(&of_writer);
+                    });
+                    afterwards(move || assert!(!shared.lock.is_locked()));
                 });
-                afterwards(move || assert!(!shared.lock.is_locked()));
-            });
+            }
         }
     }
 }
