@@ -168,7 +168,7 @@ const BUSY: u32 = 4;
 const OWNER_SHIFT: u32 = 3;
 
 /// Transfers of a cache line until the lock has changed hands: as of a mutex, and one more for
-/// the word that tells spinners the owner is written after the one that lets it in.
+/// the word that tells spinners the owner, where it is written after the one that lets it in.
 const HAND_OVER: u32 = 3;
 
 /// What an unlock does that finds waiters, and a spinner that has promised to

@@ -69,16 +69,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     pub(super) fn fast_write(&self) -> bool {
         match self.count() {
-            Count(0) => self.fast_write_alone(),
+            // What an exchange takes is known beforehand: it need not wait for the look at the count.
+            Count(0) => self.exchange_to_enter(Kind::Write, Count(0), Count(WRITER)),
             count => self.fast_from(count, Kind::Write),
         }
-    }
-
-    /// Takes the lock as the writer, which nobody has or waits for. What an exchange takes is
-    /// known beforehand: it need not wait for the look at the count.
-    #[inline(always)]
-    fn fast_write_alone(&self) -> bool {
-        self.exchange_to_enter(Kind::Write, Count(0), Count(WRITER))
     }
 
     /// Takes the lock as a reader by a slot, if the lock is biased.

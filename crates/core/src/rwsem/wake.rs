@@ -219,7 +219,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let (count, alone) = (self.count(), Count(WRITER));
         let part = self.part(Kind::Write, count);
         self.owner.store(self.owner_left_behind(), Relaxed); // a hint
-        // As in `fast_write_alone`.
+        // As in `fast_write`.
         // (R1) Release pairs with the Acquire of who takes it next.
         if count != alone || !self.exchange(alone, self.left_behind(), Release) {
             self.release_part(count, part, fair);
