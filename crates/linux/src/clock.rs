@@ -71,8 +71,7 @@ pub(crate) fn timespec(Deadline(ns): Deadline) -> Timespec {
     }
 }
 
-/// The rates of this machine: the pause of a spin loop takes 10 to 140 cycles, depending on
-/// the processor. None is 0.
+/// The rates of this machine. None is 0.
 ///
 /// All are measured when one is first asked for: by each thread that comes meanwhile, for
 /// none waits for another, whom a fork's child might miss. What is measured first stays.
@@ -80,8 +79,6 @@ struct Rates {
     cycles_in_1024_ns: OnceNonZeroUsize,
     /// 2^32 / cycles per microsecond, to divide by multiplying.
     micros_per_cycle: OnceNonZeroUsize,
-    /// Picoseconds that one pause takes.
-    pause_ps: OnceNonZeroUsize,
     /// Cycles between two ordered readings of the counter, one after the other, and 1.
     reading_and_1: OnceNonZeroUsize,
 }
@@ -89,7 +86,6 @@ struct Rates {
 static RATES: Rates = Rates {
     cycles_in_1024_ns: OnceNonZeroUsize::new(),
     micros_per_cycle: OnceNonZeroUsize::new(),
-    pause_ps: OnceNonZeroUsize::new(),
     reading_and_1: OnceNonZeroUsize::new(),
 };
 
@@ -129,7 +125,6 @@ fn measure() {
     RATES
         .micros_per_cycle
         .get_or_init(|| rate((1u64 << 32) * 1024 / 1000 / cycles.get() as u64));
-    RATES.pause_ps.get_or_init(|| rate(ns * 1000 / PAUSES));
     RATES
         .reading_and_1
         .get_or_init(|| rate(reading.unwrap_or(0) + 1));
@@ -139,11 +134,6 @@ fn measure() {
 #[inline]
 pub(crate) fn cycles_in_ns(ns: u64) -> u64 {
     (ns * get(&RATES.cycles_in_1024_ns)) >> 10
-}
-
-/// Pauses of a spin loop in so many nanoseconds, at least 1.
-pub(crate) fn pauses_in_ns(ns: u32) -> u64 {
-    (u64::from(ns) * 1000 / get(&RATES.pause_ps)).max(1)
 }
 
 /// The cycle counter, for short times: it costs a few nanoseconds, and each CPU has its

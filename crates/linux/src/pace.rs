@@ -20,13 +20,16 @@ use lockyard_core::Look;
 
 use crate::{arch, clock, tasks::keeper};
 
-/// A period shorter than four thirds of the transfers that a lock is said to take is too
-/// short to change hands in. A mutex takes 2: half of a period is away from the lock, if no
-/// more is known, and the next owner is in a transfer after the release, and a little.
-/// Measured with 2 threads that hold the mutex for as long as they stay away: polling and
-/// looking seldom do the same at a period of 2.8 transfers where one takes 32 ns, and at
-/// 2.6 where it takes 110.
-const SHORT: (u64, u64) = (4, 3);
+/// Who looks seldom polls once its period is so many of the transfers that a lock is said to
+/// take. A mutex takes 2: half of a period is away from the lock, if no more is known, and the
+/// next owner is in two transfers after the release, nearly. Measured with 2 to 64 threads that
+/// hold the mutex for as long as they stay away: polling and looking seldom do the same at a
+/// period of 3.6 transfers where one takes 30 ns, and of some 3.7 where it takes 140.
+const LONG: (u64, u64) = (5, 3);
+
+/// Who polls goes on until its period is shorter than this: as it is measured then, it varies,
+/// and comes out a tenth too short.
+const LONG_YET: (u64, u64) = (3, 2);
 
 /// How spinners look when the period is short. Each look costs the owner a transfer or two;
 /// and a lock that nobody comes back to is idle until the next.
@@ -46,66 +49,31 @@ const TRANSFER_NS: u64 = 100;
 /// Times are in so many parts of a nanosecond.
 const PARTS: u64 = 64;
 
-/// What a transfer took by the last measurement of any thread: where those that have none begin.
-/// Else each of a program's many threads would look seldom at first, until it has learnt as much.
+/// What a transfer takes: a running median of what all threads measure, which may overwrite
+/// each other's. For a virtual machine it changes from one moment to the next, and each of many
+/// threads would learn that late.
 static TRANSFER: AtomicU64 = AtomicU64::new(TRANSFER_NS * PARTS);
 
 struct Pace {
     /// When the last measured spin took its lock, in cycles, and how many locks the
     /// thread had taken then.
     since: Cell<Option<(u64, u32)>>,
-    period: Median,
-    /// A few samples are far too short, as that of who was descheduled between two looks, and
-    /// finds the word changed and its line here. The least of the first would often be one of
-    /// these, and stand for long: who polls is seldom measured. With a guess that is too long a
-    /// thread looks seldom, and so is measured each time.
-    transfer: Median,
-}
-
-/// A running median: what interrupts a thread makes some samples a thousand times too long.
-struct Median {
-    median: Cell<u64>,
-    /// Of how many samples, at the beginning.
+    /// A running median.
+    period: Cell<u64>,
+    /// Of how many samples, [`STEP`] at most.
     of: Cell<u64>,
 }
 
-impl Median {
-    /// The least of so many samples is where it begins.
-    const FIRST: u64 = 7;
+/// A sample moves a running median by one part of so many, or a nanosecond, at most: what
+/// interrupts a thread makes some a thousand times too long. A period moves faster at first.
+const STEP: u64 = 64;
 
-    /// A sample moves it by an eighth, or a nanosecond, at most.
-    const STEP: u64 = 8;
+/// The least of so many samples is where a period begins.
+const FIRST: u64 = 3;
 
-    /// What it is without any: it begins where the first say.
-    const fn new(ns: u64) -> Self {
-        Self {
-            median: Cell::new(ns * PARTS),
-            of: Cell::new(0),
-        }
-    }
-
-    /// A guess, which every sample moves by a step.
-    const fn guessed(ns: u64) -> Self {
-        Self {
-            median: Cell::new(ns * PARTS),
-            of: Cell::new(Self::FIRST),
-        }
-    }
-
-    fn add(&self, sample: u64) {
-        let (median, of) = (self.median.get(), self.of.get());
-        let step = (median / Self::STEP).max(PARTS);
-        self.median.set(match of {
-            0 => sample,
-            _ if self.begins() => median.min(sample),
-            _ => sample.clamp(median.saturating_sub(step), median + step),
-        });
-        self.of.set((of + 1).min(Self::FIRST));
-    }
-
-    fn begins(&self) -> bool {
-        self.of.get() < Self::FIRST
-    }
+fn moved(median: u64, sample: u64, step: u64) -> u64 {
+    let step = (median / step).max(PARTS);
+    sample.clamp(median.saturating_sub(step), median + step)
 }
 
 // What every spin uses stands alone, so that a hand-over pays for no more than
@@ -120,8 +88,8 @@ thread_local! {
     static PACE: Pace = const {
         Pace {
             since: Cell::new(None),
-            period: Median::new(PERIOD_NS),
-            transfer: Median::guessed(TRANSFER_NS),
+            period: Cell::new(PERIOD_NS * PARTS),
+            of: Cell::new(0),
         }
     };
 }
@@ -175,10 +143,8 @@ pub fn is_timed(look: Look) -> bool {
 pub fn load(word: &AtomicU32, order: Ordering, before: u32) -> u32 {
     let (value, took) = clock::timed(|| word.load(order));
     if value != before {
-        PACE.with(|pace| {
-            pace.transfer.add(parts(took));
-            TRANSFER.store(pace.transfer.median.get(), Relaxed); // a hint
-        });
+        let median = TRANSFER.load(Relaxed);
+        TRANSFER.store(moved(median, parts(took), STEP), Relaxed); // a hint
     }
     value
 }
@@ -194,9 +160,6 @@ impl Pace {
     fn measure(&self, polled: bool) {
         let Some((since, took)) = self.since.take() else {
             MEASURE.set(true);
-            if self.period.of.get() == 0 {
-                self.transfer.median.set(TRANSFER.load(Relaxed)); // a hint
-            }
             return;
         };
         let times = u64::from(keeper().took().wrapping_sub(took)) + 1;
@@ -204,9 +167,9 @@ impl Pace {
         // poll, so did each release before, or the try after it.
         let transfers = if polled { times } else { 1 };
         let away = parts(arch::cycles().saturating_sub(since));
-        let away = away.saturating_sub(transfers * self.transfer.median.get());
-        self.period.add(away / times);
-        self.learn();
+        let away = away.saturating_sub(transfers * TRANSFER.load(Relaxed));
+        self.add(away / times);
+        self.learn(polled);
     }
 
     /// The measured spin has taken its lock.
@@ -217,11 +180,22 @@ impl Pace {
         self.since.set(Some((arch::cycles(), keeper().took())));
     }
 
-    fn learn(&self) {
-        let (times, of) = SHORT;
-        let enough = of * self.period.median.get() / (times * self.transfer.median.get()).max(1);
+    fn add(&self, sample: u64) {
+        let (median, of) = (self.period.get(), self.of.get());
+        self.period.set(match of {
+            0 => sample,
+            _ if of < FIRST => median.min(sample),
+            _ => moved(median, sample, of),
+        });
+        self.of.set((of + 1).min(STEP));
+    }
+
+    fn learn(&self, polled: bool) {
+        let (times, of) = if polled { LONG_YET } else { LONG };
+        let enough = of * self.period.get() / (times * TRANSFER.load(Relaxed)).max(1);
         ENOUGH.set(u32::try_from(enough).unwrap_or(u32::MAX));
-        LEFT.set(if self.period.begins() { 0 } else { MEASURED });
+        let begins = self.of.get() < STEP;
+        LEFT.set(if begins { 0 } else { MEASURED });
     }
 }
 
@@ -229,51 +203,57 @@ impl Pace {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_period_is_short_in_transfers() {
-        for transfer in [10, 32, 140, 1_000] {
-            for (transfers, looks) in [
-                (2, [SELDOM, SELDOM]),
-                (3, [Look::Poll, SELDOM]),
-                (5, [Look::Poll, Look::Poll]),
-            ] {
-                let pace = Pace {
-                    since: Cell::new(None),
-                    period: Median::new(transfers * transfer),
-                    transfer: Median::new(transfer),
-                };
-                pace.learn();
-                assert_eq!([2, 3].map(look), looks, "{transfers} times {transfer} ns");
+    impl Pace {
+        fn new() -> Self {
+            Self {
+                since: Cell::new(None),
+                period: Cell::new(PERIOD_NS * PARTS),
+                of: Cell::new(0),
             }
         }
     }
 
     #[test]
+    fn a_period_is_long_in_transfers() {
+        for (transfers, before, after) in [
+            (20, SELDOM, SELDOM),
+            (32, Look::Poll, SELDOM), // as it was
+            (35, Look::Poll, Look::Poll),
+        ] {
+            let pace = Pace::new();
+            pace.period.set(transfers * TRANSFER_NS * PARTS / 10);
+            for (polled, looks) in [(true, before), (false, after)] {
+                pace.learn(polled);
+                assert_eq!(look(2), looks, "{transfers} tenths, polled {polled}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lock_that_takes_more_transfers_wants_a_longer_period() {
+        let pace = Pace::new();
+        pace.period.set(4 * TRANSFER_NS * PARTS);
+        pace.learn(false);
+        assert_eq!([2, 3].map(look), [Look::Poll, SELDOM]);
+    }
+
+    #[test]
     fn interruptions_do_not_weigh() {
-        let median = Median::new(0);
-        for sample in 0..60 {
+        let pace = Pace::new();
+        for sample in 0..240 {
             let interrupted = sample % 3 == 0;
-            median.add(if interrupted { 1_000_000 } else { 32 } * PARTS);
+            pace.add(if interrupted { 1_000_000 } else { 32 } * PARTS);
         }
-        assert!((32..=36).contains(&(median.median.get() / PARTS)));
+        assert!((32..=34).contains(&(pace.period.get() / PARTS)));
     }
 
     #[test]
-    fn one_short_transfer_among_the_first_does_not_weigh() {
-        let transfer = Median::guessed(TRANSFER_NS);
-        for sample in [32, 5, 32, 32, 32, 32, 32, 32, 32, 32] {
-            transfer.add(sample * PARTS);
-        }
-        assert!((28..=36).contains(&(transfer.median.get() / PARTS)));
-    }
-
-    #[test]
-    fn a_median_follows() {
+    fn a_period_follows() {
         for (from, to) in [(32, 140), (140, 32), (0, 32), (5_000, 100)] {
-            let median = Median::new(5_000);
-            (0..10).for_each(|_| median.add(from * PARTS));
-            (0..50).for_each(|_| median.add(to * PARTS));
-            assert_eq!(median.median.get(), to * PARTS, "from {from} to {to}");
+            let pace = Pace::new();
+            (0..10).for_each(|_| pace.add(from * PARTS));
+            (0..400).for_each(|_| pace.add(to * PARTS));
+            assert_eq!(pace.period.get(), to * PARTS, "from {from} to {to}");
         }
     }
 }

@@ -108,10 +108,6 @@ pub fn until(
     mut done: impl FnMut(u32) -> bool,
     mut stop: impl FnMut() -> bool,
 ) -> Option<u32> {
-    let pauses = match look {
-        Look::Every(ns) => clock::pauses_in_ns(ns),
-        Look::Poll | Look::Event => 1,
-    };
     let timed = pace::is_timed(look);
     let mut before = None;
     let mut taken = 0;
@@ -132,9 +128,20 @@ pub fn until(
         if look == Look::Event && arch::wait_for_event(word, value) {
             continue;
         }
-        for _ in 0..pauses {
+        if let Look::Every(ns) = look {
+            pause_for(ns);
+        } else {
             hint::spin_loop();
         }
+    }
+}
+
+/// Pauses by the clock, so that one that was descheduled meanwhile looks at once.
+#[cold]
+fn pause_for(ns: u32) {
+    let (began, length) = (arch::cycles(), clock::cycles_in_ns(u64::from(ns)));
+    while arch::cycles().wrapping_sub(began) < length {
+        hint::spin_loop();
     }
 }
 

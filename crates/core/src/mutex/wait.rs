@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     condvar::Company,
-    platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word},
+    platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Woken, Word},
     wait_queue::{AWAKE, BOOST, Entered, Front, HANDOFF, SPINNER},
 };
 
@@ -143,6 +143,10 @@ impl<P: Platform> Body<P> {
                 }
                 continue;
             }
+            let look = match look {
+                Look::Every(_) if front.has(HANDOFF) => Look::Poll, // it comes with the next release
+                _ => look,
+            };
             let give_up = self.watch(owner, look, deadline, || {
                 !front.has(HANDOFF) && Self::is_overdue(me)
             });
