@@ -4,9 +4,9 @@
 //! more while it stays with that owner: its waiters had better leave the cache
 //! line alone, for a thousand acquisitions or so. A thread's own period, from taking
 //! a lock to coming back for it, tells that of threads like it. It is compared with
-//! the time that a cache line takes from one CPU to another, as the thread measures it
+//! the time that a cache line takes from one CPU to another, as spinners measure it
 //! when a look finds the word changed: that differs between machines, between the CPUs
-//! of one, and for a virtual machine from minute to minute.
+//! of one, and for a virtual machine from one second to the next.
 
 use std::{
     cell::Cell,
@@ -50,8 +50,7 @@ const TRANSFER_NS: u64 = 100;
 const PARTS: u64 = 64;
 
 /// What a transfer takes: a running median of what all threads measure, which may overwrite
-/// each other's. For a virtual machine it changes from one moment to the next, and each of many
-/// threads would learn that late.
+/// each other's. When it changes, each of many threads alone would learn that late.
 static TRANSFER: AtomicU64 = AtomicU64::new(TRANSFER_NS * PARTS);
 
 struct Pace {

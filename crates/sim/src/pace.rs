@@ -6,7 +6,8 @@ use lockyard_core::Look;
 use crate::machine::Picos;
 
 /// As crates/linux has them.
-const SHORT: (Picos, Picos) = (4, 3);
+const LONG: (Picos, Picos) = (5, 3);
+const LONG_YET: (Picos, Picos) = (3, 2);
 const SELDOM: Look = Look::Every(16_000);
 const BEGIN: Picos = 5_000_000;
 
@@ -44,7 +45,7 @@ impl Pace {
             let period = (now - since).saturating_sub(transfers * transfer) / times;
             self.mean = (7 * self.mean + period.min(2 * self.mean + 1_000)) / 8;
         }
-        let (times, of) = SHORT;
+        let (times, of) = if self.polled { LONG_YET } else { LONG };
         self.polled = of * self.mean >= times * u64::from(transfers) * transfer;
         if self.polled { Look::Poll } else { SELDOM }
     }
