@@ -22,9 +22,9 @@ use crate::{arch, clock, tasks::keeper};
 
 /// Who looks seldom polls once its period is so many of the transfers that a lock is said to
 /// take. A mutex takes 2: half of a period is away from the lock, if no more is known, and the
-/// next owner is in two transfers after the release, nearly. Measured with 2 to 64 threads that
-/// hold the mutex for as long as they stay away: polling and looking seldom do the same at a
-/// period of 3.6 transfers where one takes 30 ns, and of some 3.7 where it takes 140.
+/// next owner is in two transfers after the release, nearly. Measured with 2 and 64 threads that
+/// hold the mutex for as long as they stay away (`pace.jsonl` in benches/runs/mutex-2cpu-zen5):
+/// polling and looking seldom do the same at a period of 3.6 transfers, of 30 ns each.
 const LONG: (u64, u64) = (5, 3);
 
 /// Who polls goes on until its period is shorter than this: as it is measured then, it varies,
