@@ -165,10 +165,11 @@ impl Pace {
         // That the caller spins it knows from a try, which took it a transfer. If others
         // poll, so did each release before, or the try after it.
         let transfers = if polled { times } else { 1 };
+        let transfer = TRANSFER.load(Relaxed);
         let away = parts(arch::cycles().saturating_sub(since));
-        let away = away.saturating_sub(transfers * TRANSFER.load(Relaxed));
+        let away = away.saturating_sub(transfers * transfer);
         self.add(away / times);
-        self.learn(polled);
+        self.learn(polled, transfer);
     }
 
     /// The measured spin has taken its lock.
@@ -189,9 +190,9 @@ impl Pace {
         self.of.set((of + 1).min(STEP));
     }
 
-    fn learn(&self, polled: bool) {
+    fn learn(&self, polled: bool, transfer: u64) {
         let (times, of) = if polled { LONG_YET } else { LONG };
-        let enough = of * self.period.get() / (times * TRANSFER.load(Relaxed)).max(1);
+        let enough = of * self.period.get() / (times * transfer).max(1);
         ENOUGH.set(u32::try_from(enough).unwrap_or(u32::MAX));
         let begins = self.of.get() < STEP;
         LEFT.set(if begins { 0 } else { MEASURED });
@@ -220,9 +221,9 @@ mod tests {
             (35, Look::Poll, Look::Poll),
         ] {
             let pace = Pace::new();
-            pace.period.set(transfers * TRANSFER_NS * PARTS / 10);
+            pace.period.set(transfers * PARTS);
             for (polled, looks) in [(true, before), (false, after)] {
-                pace.learn(polled);
+                pace.learn(polled, 10 * PARTS);
                 assert_eq!(look(2), looks, "{transfers} tenths, polled {polled}");
             }
         }
@@ -231,8 +232,8 @@ mod tests {
     #[test]
     fn a_lock_that_takes_more_transfers_wants_a_longer_period() {
         let pace = Pace::new();
-        pace.period.set(4 * TRANSFER_NS * PARTS);
-        pace.learn(false);
+        pace.period.set(40 * PARTS);
+        pace.learn(false, 10 * PARTS);
         assert_eq!([2, 3].map(look), [Look::Poll, SELDOM]);
     }
 
