@@ -248,6 +248,16 @@ mod tests {
     }
 
     #[test]
+    fn some_short_transfers_do_not_weigh() {
+        let mut transfer = TRANSFER_NS * PARTS;
+        for sample in 0..400 {
+            let local = sample % 4 == 0;
+            transfer = moved(transfer, if local { 5 } else { 32 } * PARTS, STEP);
+        }
+        assert!((31..=32).contains(&(transfer / PARTS)));
+    }
+
+    #[test]
     fn a_period_follows() {
         for (from, to) in [(32, 140), (140, 32), (0, 32), (5_000, 100)] {
             let pace = Pace::new();
