@@ -13,6 +13,11 @@ use crate::{
 /// looks: a hand-over, so that who recalled it gets it.
 const RECALLED_LOOKS: u32 = 5;
 
+/// How long a waiter was overtaken for whom the one that wakes it makes way, in microseconds:
+/// well over [`PATIENCE_MICROS`](super::PATIENCE_MICROS), for among many waiters nearly all have
+/// waited that long, and to make way for each is to exchange one for another all the time.
+const HURRY_MICROS: u32 = 10_000;
+
 /// Whom a slow unlock has to see to, once the mutex is released.
 #[derive(Default)]
 pub(crate) struct Leaving {
@@ -29,14 +34,14 @@ impl Leaving {
     /// may be gone.
     ///
     /// Who was woken may have to wait for the caller's CPU until its slice has ended, though
-    /// another is idle. If it has been overtaken for long, the caller lets it run as well.
+    /// another is idle. If it has been overtaken for very long, the caller lets it run at once.
     pub(crate) fn see_to<P: Platform>(self) {
         if let Some(first) = self.woken {
             P::event(Event::WokeFirst);
-            let overtaken = Body::<P>::was_overtaken(first); // awake, it may leave
+            let hurries = Body::<P>::was_overtaken(first, HURRY_MICROS); // awake, it may leave
             P::unpark(first);
             self.sent.send::<P>();
-            if overtaken {
+            if hurries {
                 P::event(Event::MadeWay);
                 P::yield_to(first);
             }

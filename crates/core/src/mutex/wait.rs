@@ -223,11 +223,11 @@ impl<P: Platform> Body<P> {
 
     fn was_first_for(task: TaskId, micros: u32) -> bool {
         P::elapsed(P::task(task).wait.first.load(Relaxed), micros) // a hint
-            && Self::was_overtaken(task)
+            && Self::was_overtaken(task, PATIENCE_MICROS)
     }
 
-    /// Whether a waiter has been overtaken for long. A hint, as above.
-    pub(super) fn was_overtaken(task: TaskId) -> bool {
-        P::elapsed(P::task(task).wait.since.load(Relaxed), PATIENCE_MICROS) // a hint
+    /// Whether a waiter has been overtaken for so long. A hint, as above.
+    pub(super) fn was_overtaken(task: TaskId, micros: u32) -> bool {
+        P::elapsed(P::task(task).wait.since.load(Relaxed), micros) // a hint
     }
 }
