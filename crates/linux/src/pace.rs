@@ -84,13 +84,7 @@ thread_local! {
     static LEFT: Cell<u32> = const { Cell::new(0) };
     /// Whether this spin is measured.
     static MEASURE: Cell<bool> = const { Cell::new(false) };
-    static PACE: Pace = const {
-        Pace {
-            since: Cell::new(None),
-            period: Cell::new(PERIOD_NS * PARTS),
-            of: Cell::new(0),
-        }
-    };
+    static PACE: Pace = const { Pace::new() };
 }
 
 /// Nanoseconds, from some moment on; now and then, after weeks, from another. Seldom
@@ -153,6 +147,14 @@ fn parts(cycles: u64) -> u64 {
 }
 
 impl Pace {
+    const fn new() -> Self {
+        Self {
+            since: Cell::new(None),
+            period: Cell::new(PERIOD_NS * PARTS),
+            of: Cell::new(0),
+        }
+    }
+
     /// Ends a measurement, or has this spin measured; `polled`: the last one did.
     #[cold]
     #[inline(never)]
@@ -202,16 +204,6 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    impl Pace {
-        fn new() -> Self {
-            Self {
-                since: Cell::new(None),
-                period: Cell::new(PERIOD_NS * PARTS),
-                of: Cell::new(0),
-            }
-        }
-    }
 
     #[test]
     fn a_period_is_long_in_transfers() {
