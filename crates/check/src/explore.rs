@@ -64,6 +64,7 @@ impl Explorer {
                 look: Look::Event,
                 runs: false,
                 keeps: false,
+                fickle: false,
                 biases: false,
                 inspects: false,
                 pairs: false,
@@ -176,6 +177,13 @@ impl Explorer {
     #[must_use]
     pub const fn biasing(mut self) -> Self {
         self.limits.biases = true;
+        self
+    }
+
+    /// Lets a task think otherwise of a lock that it were to keep or to bias: that is a whim.
+    #[must_use]
+    pub const fn fickle(mut self) -> Self {
+        self.limits.fickle = true;
         self
     }
 

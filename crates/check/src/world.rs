@@ -141,7 +141,7 @@ impl Platform for Check {
     ///
     /// [`Explorer::polling`]: crate::Explorer::polling
     /// [`Explorer::seldom`]: crate::Explorer::seldom
-    fn pace(_transfers: u32) -> Look {
+    fn pace(_half_transfers: u32) -> Look {
         match ask(Request::Pace) {
             Answer::Pace(look) => look,
             _ => unreachable!("a pace is answered with a look"),

@@ -115,8 +115,8 @@ use crate::{
 /// How long a waiter may be overtaken, in microseconds.
 pub const PATIENCE_MICROS: u32 = 4_000;
 
-/// Transfers of a cache line until a mutex has changed hands: to whom looks, and to take it.
-pub(crate) const HAND_OVER: u32 = 2;
+/// Half transfers of a cache line until a mutex has changed hands: to whom looks, and to take it.
+pub(crate) const HAND_OVER: u32 = 4;
 
 /// How long a waiter that was overtaken for long enough is the first before it
 /// asks for the mutex, in microseconds: a hand-over costs tens, and a long

@@ -283,8 +283,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     }
 
     /// How a spinner had best look at a lock that tasks like the caller take
-    /// again and again, and that takes so many transfers of a cache line to change hands.
-    fn pace(transfers: u32) -> Look;
+    /// again and again, and that takes so many halves of a transfer of a cache line to change
+    /// hands.
+    fn pace(half_transfers: u32) -> Look;
 
     /// A spin starts: [`Platform::need_resched`] speaks of the time from now on.
     fn spin_begin();

@@ -110,6 +110,11 @@
 //! reserved for it as it leaves: it comes and goes by stores then. `rwsem/keep.rs` has the
 //! argument.
 //!
+//! # A lock that several tasks want
+//!
+//! Such a lock is taken and left by what the task expects there, without a look before:
+//! `rwsem/at_once.rs`.
+//!
 //! # Fairness
 //!
 //! As in the mutex: running tasks overtake sleeping ones, until the first waiter is
@@ -167,9 +172,9 @@ const NONSPINNABLE: u32 = 2;
 const BUSY: u32 = 4;
 const OWNER_SHIFT: u32 = 3;
 
-/// Transfers of a cache line until the lock has changed hands: as of a mutex, and one more for
-/// the word that tells spinners the owner, where it is written after the one that lets it in.
-const HAND_OVER: u32 = 3;
+/// Half transfers of a cache line until the lock has changed hands: as of a mutex, and some
+/// of another, for readers need it for themselves even where they keep each other company.
+const HAND_OVER: u32 = 5;
 
 /// What an unlock does that finds waiters, and a spinner that has promised to
 /// come: the policy of seed 003.
@@ -194,7 +199,7 @@ impl WakeCheck for Lockless {
 }
 
 /// A task as a waiter; the fields belong to the holder of the queue's gate, but
-/// for `granted`, `chain` in the hands of who tells, and `found`, its own.
+/// for `granted`, `chain` in the hands of who tells, and its own: `usual`, `marks`, `overtakes`.
 pub(crate) struct Node<P: Platform> {
     /// A [`Kind`], or 0 when the task is not in the queue.
     kind: P::U32,
@@ -204,8 +209,9 @@ pub(crate) struct Node<P: Platform> {
     granted: P::U32,
     /// How often it was told to come again, since it came.
     told: P::U32,
-    /// The count that it found at a release in one step.
-    found: P::U32,
+    /// The usual lock that it took last, and what its count had beside those that have it.
+    usual: P::U32,
+    marks: P::U32,
     /// How often it overtook the first waiter, its own, wrapping.
     overtakes: P::U32,
 }
@@ -224,7 +230,8 @@ impl<P: Platform> Node<P> {
             chain: P::U32::ZERO,
             granted: P::U32::ZERO,
             told: P::U32::ZERO,
-            found: P::U32::ZERO,
+            usual: P::U32::ZERO,
+            marks: P::U32::ZERO,
             overtakes: P::U32::ZERO,
         }
     }
@@ -527,8 +534,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     #[inline]
     fn exchange(&self, from: Count, to: Count, order: crate::Ordering) -> bool {
-        self.count
-            .compare_exchange(from.0, to.0, order, Relaxed) // who fails looks again
-            .is_ok()
+        self.exchange_or_see(from, to, order).is_ok()
+    }
+
+    /// The same, or returns what the count is.
+    #[inline]
+    fn exchange_or_see(&self, from: Count, to: Count, order: crate::Ordering) -> Result<(), Count> {
+        let exchanged = self.count.compare_exchange(from.0, to.0, order, Relaxed); // who fails looks again
+        exchanged.map(drop).map_err(Count)
     }
 }

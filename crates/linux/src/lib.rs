@@ -149,8 +149,8 @@ impl<N: Numbers> Platform for Threads<N> {
         tasks::keeper().is_sampled() && rseq::restarts()
     }
     #[inline(always)]
-    fn pace(transfers: u32) -> Look {
-        pace::look(transfers)
+    fn pace(half_transfers: u32) -> Look {
+        pace::look(half_transfers)
     }
     fn spin_begin() {
         spin::begin();

@@ -78,7 +78,7 @@ fn moved(median: u64, sample: u64, step: u64) -> u64 {
 // What every spin uses stands alone, so that a hand-over pays for no more than
 // a load and a store.
 thread_local! {
-    /// Locks that take more transfers than this had better be looked at seldom.
+    /// Locks that take more halves of a transfer than this had better be looked at seldom.
     static ENOUGH: Cell<u32> = const { Cell::new(u32::MAX) };
     /// Spins until the next one that is measured.
     static LEFT: Cell<u32> = const { Cell::new(0) };
@@ -96,15 +96,15 @@ pub fn now() -> u64 {
     clock::ns_in_cycles(arch::cycles() & CONVERTIBLE)
 }
 
-/// The thread is about to spin for a lock that takes so many transfers to change hands: how
-/// it should look.
+/// The thread is about to spin for a lock that takes so many halves of a transfer to change
+/// hands: how it should look.
 #[inline(always)]
-pub fn look(transfers: u32) -> Look {
+pub fn look(halves: u32) -> Look {
     match LEFT.get() {
-        0 => PACE.with(|pace| pace.measure(transfers <= ENOUGH.get())),
+        0 => PACE.with(|pace| pace.measure(halves <= ENOUGH.get())),
         left => LEFT.set(left - 1),
     }
-    if transfers > ENOUGH.get() {
+    if halves > ENOUGH.get() {
         LEFT.set(0);
         return SELDOM;
     }
@@ -194,7 +194,7 @@ impl Pace {
 
     fn learn(&self, polled: bool, transfer: u64) {
         let (times, of) = if polled { LONG_YET } else { LONG };
-        let enough = of * self.period.get() / (times * transfer).max(1);
+        let enough = 2 * of * self.period.get() / (times * transfer).max(1);
         ENOUGH.set(u32::try_from(enough).unwrap_or(u32::MAX));
         let begins = self.of.get() < STEP;
         LEFT.set(if begins { 0 } else { MEASURED });
@@ -216,7 +216,7 @@ mod tests {
             pace.period.set(transfers * PARTS);
             for (polled, looks) in [(true, before), (false, after)] {
                 pace.learn(polled, 10 * PARTS);
-                assert_eq!(look(2), looks, "{transfers} tenths, polled {polled}");
+                assert_eq!(look(4), looks, "{transfers} tenths, polled {polled}");
             }
         }
     }
@@ -226,7 +226,7 @@ mod tests {
         let pace = Pace::new();
         pace.period.set(40 * PARTS);
         pace.learn(false, 10 * PARTS);
-        assert_eq!([2, 3].map(look), [Look::Poll, SELDOM]);
+        assert_eq!([4, 5].map(look), [Look::Poll, SELDOM]);
     }
 
     #[test]

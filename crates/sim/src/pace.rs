@@ -36,9 +36,9 @@ impl Pace {
         self.since = Some((now, took));
     }
 
-    /// The task will have to spin again for a lock that takes so many transfers to change
-    /// hands, where a line comes from another core in `transfer`.
-    pub(crate) fn look(&mut self, now: Picos, took: u32, transfers: u32, transfer: Picos) -> Look {
+    /// The task will have to spin again for a lock that takes so many halves of a transfer to
+    /// change hands, where a line comes from another core in `transfer`.
+    pub(crate) fn look(&mut self, now: Picos, took: u32, halves: u32, transfer: Picos) -> Look {
         if let Some((since, before)) = self.since.take() {
             let times = u64::from(took.wrapping_sub(before)) + 1;
             let transfers = if self.polled { times } else { 1 };
@@ -46,7 +46,7 @@ impl Pace {
             self.mean = (7 * self.mean + period.min(2 * self.mean + 1_000)) / 8;
         }
         let (times, of) = if self.polled { LONG_YET } else { LONG };
-        self.polled = of * self.mean >= times * u64::from(transfers) * transfer;
+        self.polled = 2 * of * self.mean >= times * u64::from(halves) * transfer;
         if self.polled { Look::Poll } else { SELDOM }
     }
 }

@@ -306,12 +306,14 @@ impl Platform for Sim {
         ask(|engine| engine.keeper(lock).map_or(0, |(_, name)| name)).unwrap_or(0)
     }
 
-    fn pace(transfers: u32) -> Look {
+    fn pace(half_transfers: u32) -> Look {
         ask(|engine| {
             let now = engine.now;
             let transfer = engine.far_transfer();
             let task = &mut engine.tasks[engine.active];
-            let look = task.pace.look(now, task.keeper.took(), transfers, transfer);
+            let look = task
+                .pace
+                .look(now, task.keeper.took(), half_transfers, transfer);
             engine.costs.user_space.map_or(Look::Poll, |_| look)
         })
         .unwrap_or(Look::Poll)

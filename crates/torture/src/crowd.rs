@@ -129,7 +129,7 @@ impl Platform for Nested {
     fn exists(_: TaskId) -> bool {
         true
     }
-    fn pace(_transfers: u32) -> Look {
+    fn pace(_half_transfers: u32) -> Look {
         Look::Poll
     }
     fn spin_begin() {}

@@ -39,6 +39,8 @@ pub(crate) struct Limits {
     /// Locks are kept by who releases them.
     pub(crate) keeps: bool,
     pub(crate) biases: bool,
+    /// Neither need be so.
+    pub(crate) fickle: bool,
     pub(crate) inspects: bool,
     pub(crate) pairs: bool,
 }
@@ -404,8 +406,8 @@ impl<'a> Execution<'a> {
                 Answer::Bool(!self.limits.runs && self.decide(thread, whim))
             }
             Request::Pace => Answer::Pace(self.limits.look),
-            Request::Keeps => Answer::Bool(self.limits.keeps),
-            Request::Biases => Answer::Bool(self.limits.biases),
+            Request::Keeps => Answer::Bool(self.limits.keeps && self.is_constant(thread)),
+            Request::Biases => Answer::Bool(self.limits.biases && self.is_constant(thread)),
             Request::Inspects => Answer::Bool(self.limits.inspects),
             Request::Pairs => Answer::Bool(self.limits.pairs),
             Request::Tasks => Answer::Value(self.threads.len() as u32 - 1),
@@ -422,6 +424,12 @@ impl<'a> Execution<'a> {
                 Answer::Done
             }
         })
+    }
+
+    /// Whether the thread thinks of a lock as the model says.
+    fn is_constant(&mut self, thread: usize) -> bool {
+        let whim = Question::Whim("thinks otherwise of a lock");
+        !(self.limits.fickle && self.decide(thread, whim))
     }
 
     fn decide(&mut self, thread: usize, question: Question) -> bool {

@@ -1,92 +1,219 @@
-//! A writer that comes and leaves in one step, in a world that has it
-//! ([`Platform::replace_pair`]).
+//! Who comes to a lock and leaves it by what it expects there.
 //!
-//! It leaves so where it did not come by a reservation and has nobody to wake: it replaces the
-//! count and the owner word if they are as they would be read, and so is one of the releases of
-//! `wake.rs` in which nobody comes in between. As it comes it replaces the owner word whatever
-//! that says, in the step in which the count changes: a writer that is preempted between two
-//! would have spinners wait for they know not whom, for half a millisecond each.
+//! Where several tasks want a lock, its cache line is elsewhere most of the time. To look at
+//! the count first costs a transfer of the line, and the exchange another, for who spins has
+//! looked in between. But what is there is mostly known: nobody, or the caller; and beside
+//! them what the caller found last time. So it exchanges at once, and goes by what a failed
+//! exchange says: the line is its own then.
+//!
+//! That is for *usual* locks: nothing is biased or reserved, and nobody has to be seen to, for
+//! none wait, or somebody has promised to come. A task finds that out as it takes the lock,
+//! when the line is there, and remembers it. It may not be so any more as it leaves: then the
+//! exchange fails; or what is left undone is what a lock can do without, such as to give back
+//! a fenced bias.
+//!
+//! A writer replaces the owner word in the same step, in a world that can
+//! ([`Platform::replace_pair`]), from whatever that says: one that is preempted between two
+//! steps would have spinners wait for they know not whom, for half a millisecond each.
 
-use super::{Count, OWNER_SHIFT, RawRwLock, UPGRADABLE, WAITERS, WRITER, WakeCheck};
+use super::{Count, Kind, OWNER_SHIFT, READER, RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck};
 use crate::{
     osq,
     platform::{Event, Ordering::*, Platform, Word},
 };
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
-    /// Releases the lock for the writer. Returns whether it did.
+    /// What a task remembers the lock by. Memory may be gone where it was.
     #[inline(always)]
-    pub(super) fn release_write_at_once(&self, fair: bool) -> bool {
-        let owner = P::number() << OWNER_SHIFT;
-        if owner == 0 {
-            return false;
-        }
-        // The count is most likely as at the last release: to look would have the release wait
-        // for its line, and what follows depend on what is there.
-        let last = &P::mine().rwsem.found;
-        let mut count = Count(last.load(Relaxed)); // its task's own
-        if !self.may_leave(count, fair) {
-            count = Count(WRITER);
-        }
-        loop {
-            let left = || [self.left_by(count).0, self.owner_left_behind()];
-            // (R1) Release pairs with the Acquire of who takes it next.
-            match P::replace_pair([&self.count, &self.owner], [count.0, owner], left) {
-                Some(found) if found == [count.0, owner] => {
-                    if count.has(WAITERS) {
-                        P::event(Event::WakeSkipped);
-                    }
-                    return true;
-                }
-                Some([now, found]) if found == owner && self.may_leave(Count(now), fair) => {
-                    count = Count(now);
-                    last.store(now, Relaxed); // its task's own
-                }
-                _ => return false,
-            }
+    fn tag(&self) -> u32 {
+        P::name_of(self.address()) as u32 | 1
+    }
+
+    /// Whether the lock was usual as the caller took it last, and it has taken no other since.
+    #[inline(always)]
+    pub(super) fn was_usual(&self) -> bool {
+        P::mine().rwsem.usual.load(Relaxed) == self.tag() // its task's own
+    }
+
+    /// The caller has taken the lock, to write or to read: it remembers whether it is usual.
+    #[inline(always)]
+    pub(super) fn remember(&self) {
+        let unusual = P::keeps(self.address()) || P::may_bias() || self.rest().is_fenced();
+        let tag = if unusual { 0 } else { self.tag() };
+        P::mine().rwsem.usual.store(tag, Relaxed); // its task's own
+    }
+
+    #[inline(always)]
+    fn forget() {
+        P::mine().rwsem.usual.store(0, Relaxed); // its task's own
+    }
+
+    /// Whether the lock is usual with this count.
+    #[inline(always)]
+    fn is_usual(count: Count) -> bool {
+        let marks = (count.0 % READER) & !WRITER | count.state();
+        marks == 0 || marks == WAITERS | SPINNER && !C::TRIES_GATE
+    }
+
+    /// What the caller expects the count to have beside those that have the lock.
+    #[inline(always)]
+    fn marks() -> Count {
+        let marks = Count(P::mine().rwsem.marks.load(Relaxed)); // its task's own
+        // It may be of a lock with another check for waiters.
+        if Self::is_usual(marks) {
+            marks
+        } else {
+            Count(0)
         }
     }
 
-    /// Takes the lock as the writer by this change of the count, with a full barrier. Returns
+    /// The caller has exchanged this count of a usual lock.
+    #[inline(always)]
+    fn set_marks(count: Count) {
+        let marks = (count.0 % READER) & !WRITER;
+        P::mine().rwsem.marks.store(marks, Relaxed); // its task's own
+    }
+
+    /// The caller has taken the usual lock at once, with this count before.
+    #[inline(always)]
+    fn took_usual(&self, kind: Kind, before: Count) {
+        self.remember();
+        Self::set_marks(before);
+        if before.has(WAITERS) {
+            self.overtook(kind, before);
+        }
+    }
+
+    /// The caller has released the usual lock at once, with this count before and after.
+    #[inline(always)]
+    fn left_usual(before: Count, after: Count) {
+        Self::set_marks(before);
+        if before.has(WAITERS) && after.is_free() {
+            P::event(Event::WakeSkipped);
+        }
+    }
+
+    /// Takes the lock as a reader.
+    ///
+    /// # Errors
+    /// The count that keeps the caller out, or that is not usual.
+    #[inline(always)]
+    pub(super) fn read_at_once(&self) -> Result<(), Count> {
+        let mut count = Self::marks();
+        while Self::is_usual(count)
+            && let Some(taken) = count.taken(Kind::Read)
+        {
+            // (R1) Acquire pairs with the Release of those that left before.
+            match self.exchange_or_see(count, taken, Acquire) {
+                Ok(()) => {
+                    self.own(Kind::Read, count);
+                    self.took_usual(Kind::Read, count);
+                    return Ok(());
+                }
+                Err(now) => count = now,
+            }
+        }
+        if !Self::is_usual(count) {
+            Self::forget(); // it may be biased now: then readers leave the count alone
+        }
+        Err(count)
+    }
+
+    /// Releases the lock for a reader. Returns whether it did.
+    #[inline(always)]
+    pub(super) fn leave_at_once(&self) -> bool {
+        if !self.was_usual() {
+            return false;
+        }
+        let mut count = Count(Self::marks().0 + READER);
+        while Self::is_usual(count) && count.0 >= READER {
+            let after = Count(count.0 - READER);
+            // (R1) Release pairs with the Acquire of who takes it next.
+            match self.exchange_or_see(count, after, Release) {
+                Ok(()) => {
+                    Self::left_usual(count, after);
+                    return true;
+                }
+                Err(now) => count = now,
+            }
+        }
+        Self::forget();
+        false
+    }
+
+    /// Takes the lock as the writer.
+    ///
+    /// # Errors
+    /// The count that keeps the caller out, or that is not usual; or what it expects, in a
+    /// world that has no such step.
+    #[inline(always)]
+    pub(super) fn write_at_once(&self) -> Result<(), Count> {
+        let free = Self::marks();
+        let enters = |count: Count| Self::is_usual(count).then(|| count.taken(Kind::Write))?;
+        let before = self.replace(free, 0, enters).unwrap_or(Err(free))?;
+        P::took(Some(self.address()));
+        self.took_usual(Kind::Write, before);
+        Ok(())
+    }
+
+    /// Makes the caller the writer by this change of the count, with a full barrier. Returns
     /// whether it did; `None` in a world that has no such step.
     #[inline(always)]
     pub(super) fn replace_to_write(&self, count: Count, taken: Count) -> Option<bool> {
+        let owner = self.owner.load(Relaxed); // as it may be: it says nothing
+        let enters = |now: Count| (now == count).then_some(taken);
+        let replaced = self.replace(count, owner, enters);
+        replaced.map(|replaced| replaced.is_ok())
+    }
+
+    /// The same from this count and owner word, or what they turn out to be, as long as the count
+    /// is one that `enters`. Returns the count before.
+    ///
+    /// # Errors
+    /// A count that does not.
+    #[inline(always)]
+    fn replace(
+        &self,
+        mut count: Count,
+        mut owner: u32,
+        enters: impl Fn(Count) -> Option<Count>,
+    ) -> Option<Result<Count, Count>> {
         let me = P::number() << OWNER_SHIFT;
         if me == 0 {
             return None;
         }
-        let mut owner = self.owner.load(Relaxed); // as it may be: it says nothing
-        loop {
-            // (R1) Acquire pairs with the Release of those that left before.
+        while let Some(taken) = enters(count) {
             let words = [&self.count, &self.owner];
-            let [found, said] = P::replace_pair(words, [count.0, owner], || [taken.0, me])?;
-            if found != count.0 || said == owner {
-                return Some(found == count.0);
+            // (R1) Acquire pairs with the Release of those that left before.
+            let found = P::replace_pair(words, [count.0, owner], || [taken.0, me])?;
+            if found == [count.0, owner] {
+                return Some(Ok(count));
             }
-            owner = said;
+            (count, owner) = (Count(found[0]), found[1]);
         }
+        Some(Err(count))
     }
 
-    /// Whether nobody has to be seen to, if the writer leaves.
+    /// Releases the lock for the writer. Returns whether it did.
     #[inline(always)]
-    fn may_leave(&self, count: Count, fair: bool) -> bool {
-        let is_plain = count.state() == 0 && !count.has(UPGRADABLE) && count.has(WRITER);
-        let after = Count(count.0 & !WRITER);
-        is_plain && (!count.has(WAITERS) || self.skips(after, fair))
-    }
-
-    /// What the count is then.
-    #[inline(always)]
-    fn left_by(&self, count: Count) -> Count {
-        match Count(count.0 - WRITER) {
-            Count(0) => self.left_behind(),
-            after => self.kept(after),
+    pub(super) fn leave_write_at_once(&self) -> bool {
+        let me = P::number() << OWNER_SHIFT;
+        if me == 0 || !self.was_usual() {
+            return false;
         }
-    }
-
-    /// Whether a release that leaves this count need not look after those that wait.
-    #[inline(always)]
-    pub(super) fn skips(&self, after: Count, fair: bool) -> bool {
-        Self::may_skip(after) && !fair && !C::TRIES_GATE && !self.rest().is_fenced()
+        let mut count = Self::marks().entered(Kind::Write);
+        while Self::is_usual(count) {
+            let (words, after) = ([&self.count, &self.owner], count.without(WRITER));
+            // (R1) Release pairs with the Acquire of who takes it next.
+            match P::replace_pair(words, [count.0, me], || [after.0, 0]) {
+                Some(found) if found == [count.0, me] => {
+                    Self::left_usual(count, after);
+                    return true;
+                }
+                Some([now, owner]) if owner == me => count = Count(now),
+                _ => return false,
+            }
+        }
+        false
     }
 }

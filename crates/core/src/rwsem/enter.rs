@@ -29,20 +29,41 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as the writer.
     #[inline(always)]
     pub(super) fn write_by(&self, deadline: Option<Deadline>) -> bool {
-        self.retake(self.count(), 0) || self.write_unreserved(deadline)
+        P::keeps(self.address()) && self.retake(self.count(), 0) || self.write_unreserved(deadline)
     }
 
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn write_unreserved(&self, deadline: Option<Deadline>) -> bool {
-        P::about_to_write(&self.count); // who waits may have fetched the line
-        self.fast_write() || self.contend(Kind::Write, deadline)
+        if !self.was_usual() {
+            return self.fast_write() || self.contend(Kind::Write, deadline);
+        }
+        match self.write_at_once() {
+            Ok(()) => true,
+            Err(count) => self.fast_from(count, Kind::Write) || self.contend(Kind::Write, deadline),
+        }
     }
 
     /// Takes the lock as a reader that may not have to be counted.
     #[inline(always)]
     pub(super) fn read_by(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
-        let count = self.count();
+        if kind == Kind::Read && self.was_usual() {
+            return self.read_usual(deadline);
+        }
+        self.read_unusual(self.count(), kind, deadline)
+    }
+
+    /// Of its own, so that what stands in the caller's code is small.
+    #[inline(never)]
+    fn read_usual(&self, deadline: Option<Deadline>) -> bool {
+        match self.read_at_once() {
+            Ok(()) => true,
+            Err(count) => self.read_unusual(count, Kind::Read, deadline),
+        }
+    }
+
+    #[inline(always)]
+    fn read_unusual(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
         self.fast_slot(count)
             || count.is_fenced() && self.enter_fenced()
             || self.retake(count, READERS)
@@ -177,6 +198,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         {
             if took {
                 P::took(Some(self.address()));
+                self.remember();
             }
             return took;
         }
@@ -184,6 +206,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let took = self.exchange(count, taken, Acquire);
         if took {
             self.own(kind, count);
+            self.remember();
         }
         took
     }
@@ -228,7 +251,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// After the caller took the lock past waiters. If the first of them is late, it is handed
     /// the lock next, wherever it is.
     #[cold]
-    fn overtook(&self, kind: Kind, before: Count) {
+    pub(super) fn overtook(&self, kind: Kind, before: Count) {
         if kind.reads() {
             P::event(Event::ReadStolen);
         }

@@ -390,10 +390,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             },
             || {
                 let now = self.owner();
-                why = if now
-                    .writer()
-                    .is_some_and(|task| P::running(task) == Running::No)
-                {
+                // Who was granted the lock, and not told yet, makes way for who is to tell it.
+                let waits_for =
+                    |task: TaskId| task == spinner.me || P::running(task) == Running::No;
+                why = if now.writer().is_some_and(waits_for) {
                     Some(Event::SpinOwnerOff)
                 } else if now.is_nonspinnable() || spinner.is_tired(patience, P::elapsed) {
                     Some(Event::SpinReaders)

@@ -119,7 +119,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_read_unkept(&self, fair: bool) {
-        if !self.leave_by_first_slot() {
+        let left = !fair && self.leave_at_once() || self.leave_by_first_slot();
+        if !left {
             self.release_read_slow(fair);
         }
     }
@@ -127,11 +128,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_read_slow(&self, fair: bool) {
-        if self.leave_by_slot() {
-            return;
-        }
-        P::about_to_write(&self.count); // who waits may have fetched the line
-        if !P::may_bias() && !fair && self.leave_counted() || self.leave_kept_slow(READERS) {
+        if self.leave_by_slot() || self.leave_kept_slow(READERS) {
             return;
         }
         let count = self.count();
@@ -144,31 +141,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         // (R1) Release pairs with the Acquire of who takes it next.
         } else if !self.exchange(alone, self.left_behind(), Release) {
             self.release_counted(self.count(), fair);
-        }
-    }
-
-    /// Releases the lock for a reader that is counted, if it leaves nothing else behind and
-    /// has nobody to see to, whether or not others read. Returns whether it did.
-    #[inline(always)]
-    fn leave_counted(&self) -> bool {
-        if P::keeps(self.address()) || self.rest().is_fenced() {
-            return false;
-        }
-        loop {
-            let count = self.count();
-            let marks = (count.0 % READER) | count.state();
-            let promised = marks == WAITERS | SPINNER && !C::TRIES_GATE;
-            if marks != 0 && !promised || count.0 < READER {
-                return false;
-            }
-            let after = Count(count.0 - READER);
-            // (R1) Release pairs with the Acquire of who takes it next.
-            if self.exchange(count, after, Release) {
-                if promised && after.is_free() {
-                    P::event(Event::WakeSkipped);
-                }
-                return true;
-            }
         }
     }
 
@@ -205,15 +177,22 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     pub(super) fn release_write(&self, fair: bool) {
         if !self.leave_kept(0) {
-            self.release_write_slow(fair);
+            self.release_write_unkept(fair);
         }
     }
 
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
+    fn release_write_unkept(&self, fair: bool) {
+        if fair || !self.leave_write_at_once() {
+            self.release_write_slow(fair);
+        }
+    }
+
+    /// Of its own, so that the other way is short.
+    #[inline(never)]
     fn release_write_slow(&self, fair: bool) {
-        P::about_to_write(&self.count); // who waits may have fetched the line
-        if self.release_write_at_once(fair) || self.leave_kept_slow(0) {
+        if self.leave_kept_slow(0) {
             return;
         }
         let (count, alone) = (self.count(), Count(WRITER));
@@ -240,7 +219,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     fn release_part(&self, count: Count, part: u32, fair: bool) {
         let after = Count(count.0 - part);
-        let skip = self.skips(after, fair);
+        let skip = Self::may_skip(after) && !fair && !C::TRIES_GATE && !self.rest().is_fenced();
         let owes = !skip && Self::concerns_waiters(after, part);
         let after = if skip { self.kept(after) } else { after };
         // (R1) Release pairs with the Acquire of who takes it next.

@@ -102,3 +102,36 @@ fn of_all_kinds_at_once() {
         }
     }
 }
+
+/// A task takes the lock for a usual one, and it is not any more: another has biased or
+/// reserved it meanwhile.
+#[test]
+fn no_longer_usual() {
+    fn read_and_look(shared: &Shared) {
+        shared.read();
+        (0..2).for_each(|_| {
+            if shared.lock.try_read() {
+                shared.payload.get();
+                shared.unlock_read();
+            }
+        });
+        shared.read();
+    }
+    fn write_often(shared: &Shared) {
+        (0..2).for_each(|_| shared.write());
+    }
+    let explorer = Explorer::new().fickle().whims(3).pairing();
+    for changes in 1..=4 {
+        for explorer in [explorer, explorer.polling()] {
+            let biased = explorer.biasing().pct(1, changes, MANY);
+            let events = [Event::Biased, Event::FencedBiasRevoked];
+            explore("rwsem, usual, biased", &biased, &events, || {
+                tasks(&[(2, read_and_look), (1, read_again), (1, Shared::write)]);
+            });
+            let kept = explorer.keeping().pct(1, changes, MANY);
+            explore("rwsem, usual, kept", &kept, &[Event::Revoked], || {
+                tasks(&[(2, write_often), (1, Shared::read), (1, write_often)]);
+            });
+        }
+    }
+}

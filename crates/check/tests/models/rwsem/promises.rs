@@ -98,7 +98,7 @@ fn a_late_writer() {
 fn woken_at_the_gate() {
     let explorer = Explorer::new().whims(8).wakes(Wakes::Permissive(1));
     for rotate in 0..9 {
-        let explorer = explorer.polling().random(rotate as u64, 3_000);
+        let explorer = explorer.polling().random(rotate as u64, 8_000);
         let events = [Event::GateParked, Event::ReadersGranted];
         explore("rwsem, woken at the gate", &explorer, &events, move || {
             of_all_kinds(rotate);
