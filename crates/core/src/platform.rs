@@ -244,6 +244,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn waits(_lock: usize) {}
 
+    /// Whether the calling task has waited for the lock lately, so that others likely have its
+    /// cache line. Any answer is sound.
+    #[inline(always)]
+    fn waited(_lock: usize) -> bool {
+        true
+    }
+
     /// The calling task, which holds the lock, does not keep it.
     #[inline(always)]
     fn gives_up(_lock: usize) {}

@@ -385,7 +385,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as the writer if it is free.
     #[inline]
     pub fn try_write(&self) -> bool {
-        self.retake(self.count(), 0) || self.fast_write() || self.take(Kind::Write)
+        self.retake(0) || self.fast_write() || self.take(Kind::Write)
     }
 
     /// Takes the lock as the writer, waiting as long as it takes.

@@ -129,6 +129,10 @@ impl<N: Numbers> Platform for Threads<N> {
     fn waits(lock: usize) {
         tasks::keeper().waits(lock);
     }
+    #[inline(always)]
+    fn waited(lock: usize) -> bool {
+        tasks::keeper().waited(lock)
+    }
     fn gives_up(lock: usize) {
         tasks::keeper().gives_up(lock);
     }

@@ -267,6 +267,15 @@ impl Platform for Sim {
         ask(|engine| engine.keeper(lock).map(|(keeper, lock)| keeper.waits(lock)));
     }
 
+    fn waited(lock: usize) -> bool {
+        ask(|engine| {
+            engine
+                .keeper(lock)
+                .is_some_and(|(keeper, lock)| keeper.waited(lock))
+        })
+        .unwrap_or(false)
+    }
+
     fn gives_up(lock: usize) {
         ask(|engine| {
             engine

@@ -26,7 +26,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// What a task remembers the lock by. Memory may be gone where it was.
     #[inline(always)]
     fn tag(&self) -> u32 {
-        P::name_of(self.address()) as u32 | 1
+        self.name().lock
     }
 
     /// Whether the lock was usual as the caller took it last, and it has taken no other since.

@@ -29,7 +29,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as the writer.
     #[inline(always)]
     pub(super) fn write_by(&self, deadline: Option<Deadline>) -> bool {
-        P::keeps(self.address()) && self.retake(self.count(), 0) || self.write_unreserved(deadline)
+        self.retake(0) || self.write_unreserved(deadline)
     }
 
     /// Of its own, so that what stands in the caller's code is small.
@@ -47,7 +47,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as a reader that may not have to be counted.
     #[inline(always)]
     pub(super) fn read_by(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
-        if kind == Kind::Read && self.was_usual() {
+        if kind == Kind::Read && P::waited(self.address()) && self.was_usual() {
             return self.read_usual(deadline);
         }
         self.read_unusual(self.count(), kind, deadline)
@@ -66,7 +66,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     fn read_unusual(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
         self.fast_slot(count)
             || count.is_fenced() && self.enter_fenced()
-            || self.retake(count, READERS)
+            || self.retake(READERS)
             || self.read_counted(count, kind, deadline)
     }
 
@@ -81,7 +81,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     pub(super) fn fast_read(&self, kind: Kind) -> bool {
         let count = self.count();
         self.fast_slot(count)
-            || self.retake(count, READERS)
+            || self.retake(READERS)
             || count.is_fenced() && self.enter_fenced()
             || self.fast_from(count, kind)
     }

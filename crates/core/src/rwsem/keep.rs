@@ -122,9 +122,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Lets the caller in, if the count says that the lock is reserved for it.
     #[inline(always)]
-    pub(super) fn retake(&self, count: Count, how: u32) -> bool {
-        P::keeps(self.address())
-            && count.is_kept_for(P::number())
+    pub(super) fn retake(&self, how: u32) -> bool {
+        P::keeps(self.address()) && self.retake_kept(self.count(), how)
+    }
+
+    #[inline(always)]
+    fn retake_kept(&self, count: Count, how: u32) -> bool {
+        count.is_kept_for(P::number())
             && self.owner.load(Relaxed) & BUSY == 0 // the caller's own
             // (K1)
             && P::try_store_if(&self.owner, self.came(how), &self.count, count.0)

@@ -119,7 +119,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_read_unkept(&self, fair: bool) {
-        let left = !fair && self.leave_at_once() || self.leave_by_first_slot();
+        let left = self.leave_by_first_slot() || !fair && self.leave_at_once();
         if !left {
             self.release_read_slow(fair);
         }
