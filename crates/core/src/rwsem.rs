@@ -35,8 +35,8 @@
 //! many.
 //!
 //! The owner word is for spinners: the writer's task number, which also tells
-//! misuse, or `READERS`, perhaps with `NONSPINNABLE` when a spinner found that
-//! they take long. Readers leave theirs behind; it means nothing once the lock
+//! misuse, or `READERS` or nothing, perhaps with `NONSPINNABLE` when a spinner found that
+//! readers take long. They leave theirs behind; it means nothing once the lock
 //! is free. A writer that leaves to a fenced bias leaves its number and `READERS`. The first
 //! of the next readers, or the next writer, replaces it; a writer together with the count, where
 //! the world can (`rwsem/at_once.rs`). Of a reserved lock it says whether its keeper is in:

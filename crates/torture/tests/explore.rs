@@ -76,7 +76,7 @@ fn rwsem() {
 
 #[test]
 fn rwsem_urgent() {
-    survives::<Urgent>("rwsem, urgent writers", 4, FEW);
+    survives::<Urgent>("rwsem, urgent writers", 4, 6_000);
 }
 
 /// Many more tasks than CPUs read, and each writes now and then: a writer that loses its place

@@ -35,12 +35,17 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         P::mine().rwsem.usual.load(Relaxed) == self.tag() // its task's own
     }
 
-    /// The caller has taken the lock, to write or to read: it remembers whether it is usual.
+    /// The caller has taken the lock, to write or to read: it remembers whether it is usual, and
+    /// asks again now and then.
     #[inline(always)]
     pub(super) fn remember(&self) {
-        let unusual = P::keeps(self.address()) || P::may_bias() || self.rest().is_fenced();
-        let tag = if unusual { 0 } else { self.tag() };
-        P::mine().rwsem.usual.store(tag, Relaxed); // its task's own
+        if P::may_bias() {
+            Self::forget();
+        } else if !self.was_usual() {
+            let unusual = P::keeps(self.address()) || self.rest().is_fenced();
+            let tag = if unusual { 0 } else { self.tag() };
+            P::mine().rwsem.usual.store(tag, Relaxed); // its task's own
+        }
     }
 
     #[inline(always)]

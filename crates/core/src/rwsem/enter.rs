@@ -218,8 +218,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         P::took((kind != Kind::Upgradable).then(|| self.address()));
         match kind {
             Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
-            // Not stored again and again: the release would wait for that.
-            _ if self.owner.load(Relaxed) != READERS && before.readers() == 0 => {
+            // Only where it says something else: the release would wait for that.
+            _ if self.owner.load(Relaxed) & !READERS != 0 && before.readers() == 0 => {
                 self.owner.store(READERS, Relaxed); // a hint
             }
             _ => {}
@@ -248,9 +248,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// After the caller took the lock past waiters. If the first of them is late, it is handed
-    /// the lock next, wherever it is.
-    #[cold]
+    /// After the caller took the lock past waiters: looks after the first of them, now and then.
+    #[inline(always)]
     pub(super) fn overtook(&self, kind: Kind, before: Count) {
         if kind.reads() {
             P::event(Event::ReadStolen);
@@ -258,9 +257,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let mine = &P::mine().rwsem.overtakes;
         let others = mine.load(Relaxed); // its task's own
         mine.store(others.wrapping_add(1), Relaxed); // likewise
-        if !others.is_multiple_of(OVERTAKES) {
-            return;
+        if others.is_multiple_of(OVERTAKES) {
+            self.look_after_first(before);
         }
+    }
+
+    /// If the first waiter is late, it is handed the lock next, wherever it is.
+    #[cold]
+    fn look_after_first(&self, before: Count) {
         let is_late = |first: TaskId| {
             let node = &P::task(first).wait;
             first != P::me() // it is about to leave the queue

@@ -260,7 +260,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             }
             if give_up == Some(Event::SpinReaders) {
                 let Owner(word) = owner;
-                if word & (READERS | BUSY) == READERS {
+                if word & (READERS | BUSY) == READERS || word == 0 && !count.has(WRITER) {
                     self.owner
                         .compare_exchange(word, word | NONSPINNABLE, Relaxed, Relaxed) // a hint
                         .ok();
