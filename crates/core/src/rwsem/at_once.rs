@@ -36,15 +36,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// The caller has taken the lock, to write or to read: it remembers whether it is usual, and
-    /// asks again now and then.
+    /// asks anew now and then.
     #[inline(always)]
     pub(super) fn remember(&self) {
-        if P::may_bias() {
+        if P::keeps(self.address()) || P::may_bias() {
             Self::forget();
-        } else if !self.was_usual() {
-            let unusual = P::keeps(self.address()) || self.rest().is_fenced();
-            let tag = if unusual { 0 } else { self.tag() };
-            P::mine().rwsem.usual.store(tag, Relaxed); // its task's own
+        } else if !self.was_usual() && !self.rest().is_fenced() {
+            P::mine().rwsem.usual.store(self.tag(), Relaxed); // its task's own
         }
     }
 
