@@ -51,6 +51,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         P::mine().rwsem.usual.store(0, Relaxed); // its task's own
     }
 
+    /// The caller wants the lock, which has this count.
+    #[inline(always)]
+    fn forget_unusual(count: &Count) {
+        if !Self::is_usual(*count) {
+            Self::forget();
+        }
+    }
+
     /// Whether the lock is usual with this count.
     #[inline(always)]
     fn is_usual(count: Count) -> bool {
@@ -116,9 +124,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 Err(now) => count = now,
             }
         }
-        if !Self::is_usual(count) {
-            Self::forget(); // it may be biased now: then readers leave the count alone
-        }
+        Self::forget_unusual(&count); // it may be biased: then readers leave the count alone
         Err(count)
     }
 
@@ -153,7 +159,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     pub(super) fn write_at_once(&self) -> Result<(), Count> {
         let free = Self::marks();
         let enters = |count: Count| Self::is_usual(count).then(|| count.taken(Kind::Write))?;
-        let before = self.replace(free, 0, enters).unwrap_or(Err(free))?;
+        let taken = self.replace(free, 0, enters).unwrap_or(Err(free));
+        let before = taken.inspect_err(Self::forget_unusual)?;
         P::took(Some(self.address()));
         self.took_usual(Kind::Write, before);
         Ok(())
