@@ -63,19 +63,19 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     fn is_usual(count: Count) -> bool {
         let marks = (count.0 % READER) & !WRITER | count.state();
-        marks == 0 || marks == WAITERS | SPINNER && !C::TRIES_GATE
+        marks == 0 || marks == WAITERS | SPINNER
+    }
+
+    /// Whether who has it may leave the usual lock with this count, and see to nobody.
+    #[inline(always)]
+    fn may_leave(count: Count) -> bool {
+        Self::is_usual(count) && !(C::TRIES_GATE && count.has(WAITERS))
     }
 
     /// What the caller expects the count to have beside those that have the lock.
     #[inline(always)]
     fn marks() -> Count {
-        let marks = Count(P::mine().rwsem.marks.load(Relaxed)); // its task's own
-        // It may be of a lock with another check for waiters.
-        if Self::is_usual(marks) {
-            marks
-        } else {
-            Count(0)
-        }
+        Count(P::mine().rwsem.marks.load(Relaxed)) // its task's own
     }
 
     /// The caller has exchanged this count of a usual lock.
@@ -135,7 +135,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return false;
         }
         let mut count = Count(Self::marks().0 + READER);
-        while Self::is_usual(count) && count.0 >= READER {
+        while Self::may_leave(count) && count.0 >= READER {
             let after = Count(count.0 - READER);
             // (R1) Release pairs with the Acquire of who takes it next.
             match self.exchange_or_see(count, after, Release) {
@@ -212,7 +212,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return false;
         }
         let mut count = Self::marks().entered(Kind::Write);
-        while Self::is_usual(count) {
+        while Self::may_leave(count) {
             let (words, after) = ([&self.count, &self.owner], count.without(WRITER));
             // (R1) Release pairs with the Acquire of who takes it next.
             match P::replace_pair(words, [count.0, me], || [after.0, 0]) {
