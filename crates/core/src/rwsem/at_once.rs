@@ -14,7 +14,7 @@
 //!
 //! A writer replaces the owner word in the same step, in a world that can
 //! ([`Platform::replace_pair`]), from whatever that says: one that is preempted between two
-//! steps would have spinners wait for they know not whom, for half a millisecond each.
+//! steps would have spinners wait for they know not whom, for some milliseconds each.
 
 use super::{Count, Kind, OWNER_SHIFT, READER, RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck};
 use crate::{
@@ -23,20 +23,20 @@ use crate::{
 };
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
-    /// What a task remembers the lock by. Memory may be gone where it was.
+    /// What a task remembers the lock by.
     #[inline(always)]
     fn tag(&self) -> u32 {
         self.name().lock
     }
 
-    /// Whether the lock was usual as the caller took it last, and it has taken no other since.
+    /// Whether the lock is the last that the caller has taken and found usual. It may have found
+    /// otherwise since, or another lock may be there now.
     #[inline(always)]
     pub(super) fn was_usual(&self) -> bool {
         P::mine().rwsem.usual.load(Relaxed) == self.tag() // its task's own
     }
 
-    /// The caller has taken the lock, to write or to read: it remembers whether it is usual, and
-    /// asks anew now and then.
+    /// The caller has taken the lock, and remembers if it is usual; now and then it asks anew.
     #[inline(always)]
     pub(super) fn remember(&self) {
         if P::keeps(self.address()) || P::may_bias() {
