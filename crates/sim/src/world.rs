@@ -10,6 +10,7 @@ use std::{
 
 use lockyard_core::{
     Deadline, Event, Look, Ordering, PerCpu, Platform, Running, TaskId, TaskRecord, Woken, Word,
+    keeper::Keeper,
 };
 use lockyard_fiber as fiber;
 
@@ -217,6 +218,15 @@ pub(crate) fn index(task: TaskId) -> TaskIndex {
     task.number() as usize - 1
 }
 
+/// What the task that runs remembers of the lock; no, where locks are not reserved.
+fn asks_keeper(lock: usize, what: impl FnOnce(&Keeper, usize) -> bool) -> bool {
+    let says = |engine: &mut Engine| {
+        let kept = engine.keeper(lock);
+        kept.is_some_and(|(keeper, lock)| what(keeper, lock))
+    };
+    ask(says).unwrap_or(false)
+}
+
 impl Platform for Sim {
     type U32 = SimWord;
 
@@ -268,12 +278,7 @@ impl Platform for Sim {
     }
 
     fn waited(lock: usize) -> bool {
-        ask(|engine| {
-            engine
-                .keeper(lock)
-                .is_some_and(|(keeper, lock)| keeper.waited(lock))
-        })
-        .unwrap_or(false)
+        asks_keeper(lock, Keeper::waited)
     }
 
     fn gives_up(lock: usize) {
@@ -285,12 +290,7 @@ impl Platform for Sim {
     }
 
     fn keeps(lock: usize) -> bool {
-        ask(|engine| {
-            engine
-                .keeper(lock)
-                .is_some_and(|(keeper, lock)| keeper.keeps(lock))
-        })
-        .unwrap_or(false)
+        asks_keeper(lock, Keeper::keeps)
     }
 
     fn retook() {
