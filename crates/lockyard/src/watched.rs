@@ -9,7 +9,7 @@ use lock_api::{
 use lockyard_order::{
     Kind, Lock,
     Mode::{self, Exclusive, Shared, Upgradable, Upgrade},
-    Tag, changed, destroyed, released, took, wants,
+    Tag, changed, destroyed, released, took, wants, wants_back,
 };
 
 /// A watched mutex. It has the trait's methods alone, and is four bytes larger than `R`.
@@ -61,7 +61,7 @@ unsafe impl<R: RawMutex> RawMutex for Mutex<R> {
         tried(self.lock(), Exclusive, self.raw.try_lock())
     }
     unsafe fn unlock(&self, guard: R::Guard) {
-        released(self.lock());
+        released(self.lock(), None);
         // SAFETY: the caller's.
         unsafe { self.raw.unlock(guard) };
     }
@@ -73,7 +73,7 @@ unsafe impl<R: RawMutex> RawMutex for Mutex<R> {
 // SAFETY: as above.
 unsafe impl<R: RawMutexFair> RawMutexFair for Mutex<R> {
     unsafe fn unlock_fair(&self, guard: R::Guard) {
-        released(self.lock());
+        released(self.lock(), None);
         // SAFETY: the caller's.
         unsafe { self.raw.unlock_fair(guard) };
     }
@@ -97,8 +97,8 @@ pub struct Condvar<C>(C);
 
 /// To wait is to release the mutex, and to wait for it with all else that is held.
 fn wait<R: RawMutex, T>(mutex: &Mutex<R>, wait: impl FnOnce(&R) -> T) -> T {
-    released(mutex.lock());
-    wants(mutex.lock(), Exclusive);
+    wants_back(mutex.lock(), Exclusive);
+    released(mutex.lock(), None);
     let woken = wait(&mutex.raw);
     took(mutex.lock(), Exclusive);
     woken
@@ -161,8 +161,8 @@ impl<R: RawRwLock> RwLock<R> {
         took(self.lock(), mode);
         guard
     }
-    fn changes<G>(&self, mode: Mode, guard: G) -> G {
-        changed(self.lock(), mode);
+    fn changes<G>(&self, before: Mode, now: Mode, guard: G) -> G {
+        changed(self.lock(), before, now);
         guard
     }
 }
@@ -189,7 +189,7 @@ unsafe impl<R: RawRwLock> RawRwLock for RwLock<R> {
         tried(self.lock(), Shared, self.raw.try_lock_shared())
     }
     unsafe fn unlock_shared(&self, guard: R::SharedGuard) {
-        released(self.lock());
+        released(self.lock(), Some(Shared));
         // SAFETY: the caller's.
         unsafe { self.raw.unlock_shared(guard) };
     }
@@ -200,7 +200,7 @@ unsafe impl<R: RawRwLock> RawRwLock for RwLock<R> {
         tried(self.lock(), Exclusive, self.raw.try_lock_exclusive())
     }
     unsafe fn unlock_exclusive(&self, guard: R::ExclusiveGuard) {
-        released(self.lock());
+        released(self.lock(), Some(Exclusive));
         // SAFETY: the caller's.
         unsafe { self.raw.unlock_exclusive(guard) };
     }
@@ -215,12 +215,12 @@ unsafe impl<R: RawRwLock> RawRwLock for RwLock<R> {
 // SAFETY: as above.
 unsafe impl<R: RawRwLockFair> RawRwLockFair for RwLock<R> {
     unsafe fn unlock_shared_fair(&self, guard: R::SharedGuard) {
-        released(self.lock());
+        released(self.lock(), Some(Shared));
         // SAFETY: the caller's.
         unsafe { self.raw.unlock_shared_fair(guard) };
     }
     unsafe fn unlock_exclusive_fair(&self, guard: R::ExclusiveGuard) {
-        released(self.lock());
+        released(self.lock(), Some(Exclusive));
         // SAFETY: the caller's.
         unsafe { self.raw.unlock_exclusive_fair(guard) };
     }
@@ -230,7 +230,7 @@ unsafe impl<R: RawRwLockFair> RawRwLockFair for RwLock<R> {
 unsafe impl<R: RawRwLockDowngrade> RawRwLockDowngrade for RwLock<R> {
     unsafe fn downgrade(&self, guard: R::ExclusiveGuard) -> R::SharedGuard {
         // SAFETY: the caller's.
-        self.changes(Shared, unsafe { self.raw.downgrade(guard) })
+        self.changes(Exclusive, Shared, unsafe { self.raw.downgrade(guard) })
     }
 }
 
@@ -272,28 +272,29 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RwLock<R> {
         tried(self.lock(), Upgradable, self.raw.try_lock_upgradable())
     }
     unsafe fn unlock_upgradable(&self, guard: R::UpgradableGuard) {
-        released(self.lock());
+        released(self.lock(), Some(Upgradable));
         // SAFETY: the caller's.
         unsafe { self.raw.unlock_upgradable(guard) };
     }
     unsafe fn upgrade(&self, guard: R::UpgradableGuard) -> R::ExclusiveGuard {
         wants(self.lock(), Upgrade);
         // SAFETY: the caller's.
-        self.changes(Exclusive, unsafe { self.raw.upgrade(guard) })
+        self.changes(Upgradable, Exclusive, unsafe { self.raw.upgrade(guard) })
     }
     unsafe fn try_upgrade(
         &self,
         guard: R::UpgradableGuard,
     ) -> Result<R::ExclusiveGuard, R::UpgradableGuard> {
         // SAFETY: the caller's.
-        unsafe { self.raw.try_upgrade(guard) }.map(|guard| self.changes(Exclusive, guard))
+        unsafe { self.raw.try_upgrade(guard) }
+            .map(|guard| self.changes(Upgradable, Exclusive, guard))
     }
 }
 
 // SAFETY: as above.
 unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RwLock<R> {
     unsafe fn unlock_upgradable_fair(&self, guard: R::UpgradableGuard) {
-        released(self.lock());
+        released(self.lock(), Some(Upgradable));
         // SAFETY: the caller's.
         unsafe { self.raw.unlock_upgradable_fair(guard) };
     }
@@ -303,11 +304,13 @@ unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RwLock<R> {
 unsafe impl<R: RawRwLockUpgradeDowngrade> RawRwLockUpgradeDowngrade for RwLock<R> {
     unsafe fn downgrade_upgradable(&self, guard: R::UpgradableGuard) -> R::SharedGuard {
         // SAFETY: the caller's.
-        self.changes(Shared, unsafe { self.raw.downgrade_upgradable(guard) })
+        self.changes(Upgradable, Shared, unsafe {
+            self.raw.downgrade_upgradable(guard)
+        })
     }
     unsafe fn downgrade_to_upgradable(&self, guard: R::ExclusiveGuard) -> R::UpgradableGuard {
         // SAFETY: the caller's.
-        self.changes(Upgradable, unsafe {
+        self.changes(Exclusive, Upgradable, unsafe {
             self.raw.downgrade_to_upgradable(guard)
         })
     }
@@ -336,7 +339,7 @@ unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RwLock<R> {
     ) -> Result<R::ExclusiveGuard, R::UpgradableGuard> {
         // SAFETY: the caller's.
         unsafe { self.raw.try_upgrade_for(guard, timeout) }
-            .map(|guard| self.changes(Exclusive, guard))
+            .map(|guard| self.changes(Upgradable, Exclusive, guard))
     }
     unsafe fn try_upgrade_until(
         &self,
@@ -345,6 +348,6 @@ unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RwLock<R> {
     ) -> Result<R::ExclusiveGuard, R::UpgradableGuard> {
         // SAFETY: the caller's.
         unsafe { self.raw.try_upgrade_until(guard, timeout) }
-            .map(|guard| self.changes(Exclusive, guard))
+            .map(|guard| self.changes(Upgradable, Exclusive, guard))
     }
 }

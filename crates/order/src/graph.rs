@@ -13,7 +13,10 @@
 //! All tables are of a fixed size. When one is full everything is forgotten but what was
 //! reported, and learnt anew: an order that is not known is not reported.
 
-use std::ptr;
+use std::{
+    ptr,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use crate::{
     held::{DEPTH, Holds},
@@ -34,6 +37,38 @@ const REPORTED: usize = 1 << 8;
 pub const LONGEST: usize = 16;
 /// Edges that a search looks at: with gate locks it may be long.
 const STEPS: u32 = 1 << 17;
+
+/// Those that it still looks at once it has found a cycle that was reported: a program that
+/// takes its locks so does it with many of them, from the same places.
+const MORE_STEPS: u32 = 1 << 11;
+
+/// The steps that are left to a search.
+struct Steps {
+    left: u32,
+    /// Whether it has found a cycle that was reported.
+    is_known: bool,
+}
+
+impl Steps {
+    const fn new() -> Self {
+        Self {
+            left: STEPS,
+            is_known: false,
+        }
+    }
+
+    fn take(&mut self) -> Option<()> {
+        self.left = self.left.checked_sub(1)?;
+        Some(())
+    }
+
+    fn found_known(&mut self) {
+        if !self.is_known {
+            self.is_known = true;
+            self.left = self.left.min(MORE_STEPS);
+        }
+    }
+}
 
 /// Index 0 of each table is none.
 #[derive(Clone, Copy)]
@@ -189,6 +224,15 @@ fn map() -> &'static mut Graph {
     unsafe { &mut *mapped.cast::<Graph>() }
 }
 
+/// How often everything was forgotten.
+static AGE: AtomicU32 = AtomicU32::new(0);
+
+/// What a thread knows to be known is forgotten when this changes. Whoever sees that late is
+/// late to learn anew, no more.
+pub fn age() -> u32 {
+    AGE.load(Relaxed)
+}
+
 /// What there is to say of a chain.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub enum Found {
@@ -213,6 +257,7 @@ impl Graph {
         self.lock_index.at.fill(0);
         self.chain_index.at.fill(0);
         self.stack_index.at.fill(0);
+        AGE.fetch_add(1, Relaxed); // a count
     }
 
     fn find(&self, key: u64) -> Result<usize, usize> {
@@ -335,16 +380,17 @@ impl Graph {
         }
     }
 
-    /// Looks for a cycle through a chain, a shortest one first.
+    /// Looks for a cycle through a chain that was not reported, a shortest one first.
     fn search(&mut self, chain: usize) -> Found {
         let Some(shortest) = self.distance(chain) else {
             return Found::Nothing;
         };
-        let mut steps = STEPS;
+        let mut steps = Steps::new();
         for longest in shortest..=LONGEST {
             match self.search_to(chain, longest, &mut steps) {
-                Some(true) => return self.first_time(longest),
-                Some(false) => {}
+                Some(Found::Nothing) => {}
+                Some(found) => return found,
+                None if steps.is_known => break,
                 None => return Found::Limit(Limit::Search),
             }
         }
@@ -385,20 +431,20 @@ impl Graph {
 
     /// Looks for a cycle of `longest` edges or fewer, depth first. `None` when it has taken
     /// too many steps.
-    fn search_to(&mut self, chain: usize, longest: usize, steps: &mut u32) -> Option<bool> {
+    fn search_to(&mut self, chain: usize, longest: usize, steps: &mut Steps) -> Option<Found> {
         self.cycle[0].chain = chain as u16;
         let mut depth = 0; // edges behind the new one
         let mut next = self.first_from(chain);
         loop {
             if next == 0 {
                 if depth == 0 {
-                    return Some(false);
+                    return Some(Found::Nothing);
                 }
                 next = self.cycle[depth].next;
                 depth -= 1;
                 continue;
             }
-            *steps = steps.checked_sub(1)?;
+            steps.take()?;
             let edge = self.edge[next as usize];
             next = edge.next;
             if depth + 2 > longest || !self.may_follow(depth, edge) {
@@ -408,7 +454,10 @@ impl Graph {
             self.cycle[depth] = edge;
             if let Some(held) = self.closes(edge) {
                 self.cycle[0].held = held;
-                return Some(true);
+                match self.first_time(depth + 1) {
+                    Found::Nothing => steps.found_known(),
+                    found => return Some(found),
+                }
             }
             next = self.first_from(usize::from(edge.chain));
         }

@@ -61,6 +61,11 @@ impl Held {
         self.address.store(lock.address, Relaxed);
     }
 
+    /// Puts in again what was taken out, with nothing trimmed since.
+    pub fn put_back(&self, address: usize) {
+        self.address.store(address, Relaxed);
+    }
+
     /// Takes the lock out, unless another has.
     pub fn take_out(&self, address: usize) -> bool {
         self.address
@@ -84,9 +89,16 @@ impl Holds {
         self.at[..len].iter().filter(|held| held.address() != 0)
     }
 
-    /// The one that was taken last of those of this lock.
-    pub fn find(&self, address: usize) -> Option<&Held> {
-        self.iter().rev().find(|held| held.address() == address)
+    /// Those of this lock, the one that was taken last first.
+    pub fn of(&self, address: usize) -> impl Iterator<Item = &Held> {
+        let all = self.iter().rev();
+        all.filter(move |held| held.address() == address)
+    }
+
+    /// The one that was taken last of those of this lock, in this mode if there is one.
+    pub fn find(&self, address: usize, mode: Option<Mode>) -> Option<&Held> {
+        let in_mode = self.of(address).find(|held| Some(held.mode()) == mode);
+        in_mode.or_else(|| self.of(address).next())
     }
 
     /// Forgets the gaps at the end. Returns whether nothing is held.

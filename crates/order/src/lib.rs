@@ -16,6 +16,7 @@ mod lock;
 mod mode;
 mod report;
 mod stack;
+mod stderr;
 mod thread;
 
 use std::ffi::c_int;
@@ -30,6 +31,7 @@ pub use mode::Mode;
 use report::{Inversion, Limit, Misuse};
 pub use report::{reports, say};
 use stack::Stack;
+pub use stderr::{keep_stderr, write_stderr};
 use thread::{Thread, enter, records};
 
 /// Who has it calls nothing that locks.
@@ -40,16 +42,34 @@ static GRAPH: lock_api::Mutex<lockyard_core::RawMutex<Linux>, Mapped> =
 /// reported. Where it waits with a deadline it gets on, and this is not called.
 pub fn wants(lock: Lock, mode: Mode) {
     let Some(me) = enter() else { return };
-    if me.holds.trim() {
-        return;
+    if !me.holds.trim() {
+        wants_beside(&me, &lock.make_known(), mode);
     }
+}
+
+/// The calling thread is about to release a lock that it holds, and to want it again, with all
+/// else that it holds: it waits for a condition. It is seen to hold it still.
+pub fn wants_back(lock: Lock, mode: Mode) {
+    let Some(me) = enter() else { return };
     let lock = lock.make_known();
-    if let Some(held) = me.holds.find(lock.address) {
-        wants_own(&me, &lock, mode, held);
+    if let Some(held) = me.holds.find(lock.address, None) {
+        held.take_out(lock.address);
+        if me.holds.iter().next().is_some() {
+            wants_beside(&me, &lock, mode);
+        }
+        held.put_back(lock.address);
     }
-    let chain = me.holds.chain(&lock, mode);
+}
+
+/// The thread holds something, and wants the lock.
+fn wants_beside(me: &Thread, lock: &Known, mode: Mode) {
+    let mut own = me.holds.of(lock.address);
+    if let Some(held) = own.find(|held| waits_for_own(lock, mode, held)) {
+        wants_own(me, lock, mode, held);
+    }
+    let chain = me.holds.chain(lock, mode);
     if !me.knows(chain) {
-        learn(&me, &lock, mode);
+        learn(me, lock, mode);
         me.remember(chain);
     }
 }
@@ -81,14 +101,16 @@ fn learn(me: &Thread, lock: &Known, mode: Mode) {
     }
 }
 
+/// Whether who wants the lock waits for `held`, a hold of its own of a lock at that address.
+fn waits_for_own(lock: &Known, mode: Mode, held: &Held) -> bool {
+    let upgrades = mode == Mode::Upgrade && held.mode() == Mode::Upgradable;
+    held.lock().key == lock.key && !upgrades && mode.waits_for(held.mode())
+}
+
 /// The thread holds already what it is about to wait for.
 #[cold]
 fn wants_own(me: &Thread, lock: &Known, mode: Mode, held: &Held) {
-    let upgrades = mode == Mode::Upgrade && held.mode() == Mode::Upgradable;
-    if held.lock().key != lock.key || upgrades || !mode.waits_for(held.mode()) {
-        return;
-    }
-    let if_writer = match mode == Mode::Shared && held.mode() != Mode::Exclusive {
+    let if_writer = match mode.waits_behind_writers_for(held.mode()) {
         true => " as soon as a writer waits between its two reads",
         false => "",
     };
@@ -150,7 +172,7 @@ pub fn took(lock: Lock, mode: Mode) {
     let lock = lock.make_known();
     if mode == Mode::Exclusive {
         // What it held at the address was another lock, and is no more.
-        while let Some(stale) = me.holds.find(lock.address) {
+        while let Some(stale) = me.holds.find(lock.address, None) {
             stale.take_out(lock.address);
         }
     }
@@ -160,18 +182,19 @@ pub fn took(lock: Lock, mode: Mode) {
     }
 }
 
-/// The calling thread holds a lock in this mode from now on: it was upgraded or downgraded.
-pub fn changed(lock: Lock, mode: Mode) {
+/// The calling thread holds a lock in mode `now`, not `before`: it was upgraded or downgraded.
+pub fn changed(lock: Lock, before: Mode, now: Mode) {
     let Some(me) = enter() else { return };
-    if let Some(held) = me.holds.find(lock.address) {
-        held.set_mode(mode);
+    if let Some(held) = me.holds.find(lock.address, Some(before)) {
+        held.set_mode(now);
     }
 }
 
 /// The calling thread is about to release a lock, which a reader may do for another thread.
-pub fn released(lock: Lock) {
+/// The mode, if it is known, is that in which it has it.
+pub fn released(lock: Lock, mode: Option<Mode>) {
     let Some(me) = enter() else { return };
-    match me.holds.find(lock.address) {
+    match me.holds.find(lock.address, mode) {
         Some(held) => {
             held.take_out(lock.address);
             me.holds.trim();
@@ -216,7 +239,7 @@ fn strange(me: &Thread, lock: &Known) -> Option<&'static Held> {
 /// Some thread that holds the lock.
 fn holder(lock: &Known) -> Option<(&'static Thread, &'static Held)> {
     records().find_map(|thread| {
-        let held = thread.holds.find(lock.address)?;
+        let held = thread.holds.find(lock.address, None)?;
         (held.lock().key == lock.key).then_some((thread, held))
     })
 }

@@ -41,6 +41,15 @@ impl Mode {
         self != Self::SharedRecursive || held == Self::Exclusive
     }
 
+    /// Whether it waits only if a writer does, whom it does not pass.
+    pub(crate) fn waits_behind_writers_for(self, held: Self) -> bool {
+        match self {
+            Self::Shared => held != Self::Exclusive,
+            Self::Upgradable => held.is_shared(),
+            _ => false,
+        }
+    }
+
     /// Whether two threads cannot hold a lock in these modes at a time.
     pub(crate) fn excludes(self, other: Self) -> bool {
         self == Self::Exclusive

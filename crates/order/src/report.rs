@@ -13,6 +13,7 @@ use crate::{
     lock::{Kind, Known},
     mode::Mode,
     stack::{Stack, mix},
+    stderr::write_stderr,
 };
 
 static REPORTS: AtomicU32 = AtomicU32::new(0);
@@ -176,6 +177,7 @@ struct Text(String);
 
 impl Text {
     fn new(title: std::fmt::Arguments) -> Self {
+        backtrace::clear_symbol_cache(); // libraries may have come since the last
         Self(format!("lockyard: {title}\n"))
     }
 
@@ -207,7 +209,7 @@ impl Text {
 
     fn say(self) {
         REPORTS.fetch_add(1, Relaxed); // a count
-        write(self.0.as_bytes());
+        let _ = write_stderr(self.0.as_bytes()); // or nobody listens
     }
 }
 
@@ -276,23 +278,10 @@ fn resolve(at: usize) -> Vec<Frame> {
 
 /// Says a line on standard error.
 pub fn say(line: &str) {
-    write(format!("lockyard: {line}\n").as_bytes());
+    let _ = write_stderr(format!("lockyard: {line}\n").as_bytes()); // or nobody listens
 }
 
 /// The reports of this process are those that it makes itself.
 pub fn after_fork_in_child() {
     REPORTS.store(0, Relaxed); // a count
-}
-
-fn write(mut text: &[u8]) {
-    while !text.is_empty() {
-        // SAFETY: the text is that long. The system call itself is no cancellation point.
-        let written = unsafe { libc::syscall(libc::SYS_write, 2, text.as_ptr(), text.len()) };
-        match usize::try_from(written) {
-            Ok(written) => text = &text[written..],
-            Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {
-            }
-            Err(_) => return, // nobody listens
-        }
-    }
 }

@@ -16,7 +16,7 @@ use std::{
 use lockyard_linux::errno;
 
 use crate::{
-    GRAPH,
+    GRAPH, graph,
     held::Holds,
     report::{self, Limit},
     stack::{Shown, Stack, mix},
@@ -39,6 +39,8 @@ pub struct Thread {
     tid: AtomicU32,
     pub holds: Holds,
     known: [AtomicU64; KNOWN],
+    /// The graph's age when `known` was last empty.
+    age: AtomicU32,
     stacks: [(AtomicU64, Shown); STACKS],
 }
 
@@ -105,6 +107,9 @@ fn register() -> Option<&'static Thread> {
     };
     me.tid.store(tid(), Relaxed); // for a report
     me.holds.clear();
+    for (known, _) in &me.stacks {
+        known.store(0, Relaxed); // they were another's
+    }
     RECORD.set(me);
     on_fork();
     on_exit(me);
@@ -127,8 +132,13 @@ impl Thread {
         self.tid.load(Relaxed) // for a report
     }
 
-    /// Whether the thread has told of a chain.
+    /// Whether the thread has told of a chain, and it was not forgotten since.
     pub fn knows(&self, chain: u64) -> bool {
+        let age = graph::age();
+        if self.age.load(Relaxed) != age {
+            self.known.iter().for_each(|known| known.store(0, Relaxed)); // its own, all of it
+            self.age.store(age, Relaxed);
+        }
         self.places(chain).any(|known| known.load(Relaxed) == chain) // its own
     }
 
@@ -231,19 +241,23 @@ fn on_exit(me: &'static Thread) {
 }
 
 /// A thread ends. Destructors of others may release what it holds, in as many rounds as
-/// there are: it is the last that counts.
+/// there are: it is the last that counts. While it holds nothing it needs no record; if a
+/// destructor still takes a lock, it has one again.
 extern "C" fn on_thread_exit(record: *mut libc::c_void) {
     const LAST: u32 = 3; // of PTHREAD_DESTRUCTOR_ITERATIONS, from 0
     // SAFETY: `on_exit` has put a record there.
     let me: &'static Thread = unsafe { &*record.cast() };
-    if ROUNDS.get() < LAST {
+    let is_last = ROUNDS.get() == LAST;
+    if !is_last && !me.holds.trim() {
         ROUNDS.set(ROUNDS.get() + 1);
         return on_exit(me);
     }
     if let Some(me) = enter() {
         crate::exits(&me);
     }
-    STATE.set(REFUSED); // what it still does is not seen
+    if is_last {
+        STATE.set(REFUSED); // what it still does is not seen
+    }
     RECORD.set(ptr::null());
     me.release();
 }

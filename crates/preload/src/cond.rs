@@ -127,6 +127,7 @@ unsafe fn wait(
         Ok(_) => return EPERM,
         Err(error) => return error,
     };
+    partner.waits();
     // SAFETY: the caller's.
     if unsafe { layout::is_shared(cond) } {
         // SAFETY: the caller's.

@@ -380,6 +380,17 @@ pub struct Partner<'a> {
     pub may_wait: bool,
     /// The lock, if who has it may make others wait for it, unseen by who watches.
     pub lock: Option<&'a RawMutex<Linux>>,
+    /// The mutex, if it is watched.
+    watched: Option<&'a Mutex>,
+}
+
+impl Partner<'_> {
+    /// The caller, who has the mutex, is about to wait.
+    pub fn waits(&self) {
+        if let Some(mutex) = self.watched {
+            mutex.wants_back();
+        }
+    }
 }
 
 /// What there is to know of a mutex before a wait. `None` when that is for the C library.
@@ -388,7 +399,8 @@ pub struct Partner<'a> {
 /// As for `pthread_mutex_unlock`, as long as the lock is used.
 pub unsafe fn partner<'a>(mutex: *mut Mutex) -> Option<Partner<'a>> {
     // SAFETY: it points to a mutex, as the caller says.
-    let (may_wait, lock) = match unsafe { &*mutex }.whose() {
+    let mutex = unsafe { &*mutex };
+    let (may_wait, lock) = match mutex.whose() {
         Whose::Ours(held) => (
             held.kind == Kind::Normal || held.lock.is_mine(),
             policy::unwatched().then_some(held.lock),
@@ -396,7 +408,11 @@ pub unsafe fn partner<'a>(mutex: *mut Mutex) -> Option<Partner<'a>> {
         Whose::OursPi(held) => (held.lock.is_mine(), None),
         Whose::Libcs => return None,
     };
-    Some(Partner { may_wait, lock })
+    Some(Partner {
+        may_wait,
+        lock,
+        watched: policy::watched().then_some(mutex),
+    })
 }
 
 unsafe extern "C" {
@@ -482,6 +498,7 @@ pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
         order::destroyed(object.seen(), locked);
     }
     if !locked {
+        watch::destroyed(watch::Key::new(mutex.addr(), watch::Mode::Mutex));
         object.kind.store(DESTROYED, Relaxed); // nobody uses it any more
         object.mark.store(0, Relaxed); // likewise
     }

@@ -5,7 +5,9 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use lockyard_order::reports;
+use lockyard_order::{keep_stderr, reports, say};
+
+use crate::watch::at_quick_exit;
 
 /// The environment variable that asks for it, whatever its value.
 const ASKED: &CStr = c"LOCKYARD_DEADLOCK";
@@ -27,20 +29,30 @@ unsafe extern "C" {
 
 /// Before the program begins, so that it is called after what the program has called then.
 pub fn prepare() {
-    // SAFETY: the function is one of this library, which stays loaded.
-    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+    keep_stderr();
+    // SAFETY: the functions are of this library, which stays loaded.
+    unsafe {
+        on_exit(at_exit, std::ptr::null_mut());
+        at_quick_exit(count);
+    }
+}
+
+/// `quick_exit` keeps its status.
+extern "C" fn count() {
+    let reports = reports();
+    if reports > 0 {
+        say(&format!("{reports} reported"));
+    }
 }
 
 extern "C" fn at_exit(status: c_int, _: *mut c_void) {
     let reports = reports();
-    if reports == 0 {
-        return;
-    }
-    if status != 0 {
-        lockyard_order::say(&format!("{reports} reported"));
+    if status != 0 || reports == 0 {
+        count();
     } else {
-        let line = format!("{reports} reported; exit status {REPORTED} in place of 0");
-        lockyard_order::say(&line);
+        say(&format!(
+            "{reports} reported; exit status {REPORTED} in place of 0"
+        ));
         // SAFETY: the C library goes on with what is left to call, and with this status.
         unsafe { libc::exit(REPORTED) };
     }

@@ -249,7 +249,7 @@ impl Rwlock {
     #[inline(never)]
     fn unlock_seen(&self) -> c_int {
         if self.lock.is_mine() || !self.lock.is_write_locked() {
-            order::released(self.seen());
+            order::released(self.seen(), None);
         } else {
             order::refused(self.seen());
         }
@@ -272,6 +272,8 @@ impl Rwlock {
         if policy::watched() {
             order::destroyed(self.seen(), self.lock.is_locked());
         }
+        watch::destroyed(self.key(Mode::Read));
+        watch::destroyed(self.key(Mode::Write));
         0
     }
 

@@ -12,8 +12,7 @@ use std::{
     cell::Cell,
     env,
     ffi::{OsString, c_int, c_void},
-    fs,
-    io::{self, Write},
+    fs, io,
     ops::Range,
     process, ptr,
     sync::{
@@ -25,6 +24,7 @@ use std::{
 
 use lockyard_core::Event;
 use lockyard_linux::{clock, events};
+use lockyard_order::{keep_stderr, say, write_stderr};
 pub use lockyard_profile::{Key, Mode};
 use lockyard_profile::{Profile, Report, Stack, Taken, Timed, Wait};
 
@@ -63,7 +63,7 @@ struct Mine {
     /// The bits of the locks whose holds there are.
     bits: Cell<u64>,
     holds: [Cell<Hold>; HOLDS],
-    /// Where the next hold goes, if that is free, or none is.
+    /// Where the next hold goes, or the first after it that is free; if none is, it gives way.
     next: Cell<usize>,
 }
 
@@ -180,6 +180,14 @@ pub fn made(key: Key) {
     }
 }
 
+/// The lock is destroyed: nobody uses it any more.
+#[inline(always)]
+pub fn destroyed(key: Key) {
+    if is_on() {
+        told(|profile, _| profile.destroyed(key));
+    }
+}
+
 /// Tells the profile, unless the caller is looking a stack up for it.
 #[inline(always)]
 fn told<T>(tell: impl FnOnce(&Profile, &Mine) -> T) -> Option<T> {
@@ -193,8 +201,11 @@ fn told<T>(tell: impl FnOnce(&Profile, &Mine) -> T) -> Option<T> {
 impl Mine {
     fn begin(&self, key: Key, timed: Timed) {
         let next = self.next.get();
-        self.holds[next].set(Some((key, clock::cycles(), timed)));
-        self.next.set((next + 1) % HOLDS);
+        let from_next = (0..HOLDS).map(|on| (next + on) % HOLDS);
+        let free = |at: &usize| self.holds[*at].get().is_none();
+        let at = { from_next }.find(free).unwrap_or(next);
+        self.holds[at].set(Some((key, clock::cycles(), timed)));
+        self.next.set((at + 1) % HOLDS);
         self.note_bits();
     }
 
@@ -257,6 +268,7 @@ pub fn start() {
     match Profile::map() {
         Err(error) => complain("no profile", &error),
         Ok(profile) if SETTINGS.set(settings).is_ok() => {
+            keep_stderr();
             stack(); // what finds stacks is bound now, not inside a lock
             // SAFETY: the handlers are functions of this library, which stays loaded.
             unsafe {
@@ -273,7 +285,7 @@ pub fn start() {
 
 unsafe extern "C" {
     /// The C library's: what is called by `quick_exit`, the latest first.
-    fn at_quick_exit(function: extern "C" fn()) -> c_int;
+    pub fn at_quick_exit(function: extern "C" fn()) -> c_int;
 }
 
 extern "C" fn after_fork_in_child() {
@@ -305,7 +317,7 @@ extern "C" fn report() {
         return; // a child that took none
     }
     let written = match settings.file.is_empty() {
-        true => io::stderr().write_all(report.text().as_bytes()),
+        true => write_stderr(report.text().as_bytes()),
         false => write(&report, settings),
     };
     if let Err(error) = written {
@@ -344,7 +356,7 @@ fn write(report: &Report, settings: &Settings) -> io::Result<()> {
 
 /// On standard error, for there is nobody to return it to.
 fn complain(what: &str, error: &io::Error) {
-    let _ = writeln!(io::stderr(), "lockyard: {what}: {error}");
+    say(&format!("{what}: {error}"));
 }
 
 /// Where this library is loaded.

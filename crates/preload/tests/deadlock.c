@@ -166,6 +166,104 @@ static void leave(void)
 	alone(lock_and_leave);
 }
 
+/* It wants a back while it has b, which a thread wants that has a. Nobody signals. */
+static void wait_with_both(void)
+{
+	static pthread_cond_t never = PTHREAD_COND_INITIALIZER;
+
+	pthread_mutex_lock(&a);
+	pthread_mutex_lock(&b);
+	pthread_cond_wait(&never, &a);
+}
+
+static void *take_when_told(void *unused)
+{
+	take_a_then_b();
+	sem_post(&begun);
+	sem_wait(&ended);
+	take_a_then_b();
+	return unused;
+}
+
+static void nest_many(void)
+{
+	static pthread_mutex_t outer = PTHREAD_MUTEX_INITIALIZER, inner[17000];
+
+	for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++) {
+		pthread_mutex_init(&inner[i], NULL);
+		pthread_mutex_lock(&outer);
+		pthread_mutex_lock(&inner[i]);
+		pthread_mutex_unlock(&inner[i]);
+		pthread_mutex_unlock(&outer);
+	}
+}
+
+/* The table of orders is full in between: what a thread knew before it tells anew. */
+static void full_table(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, take_when_told, NULL);
+	sem_wait(&begun);
+	alone(nest_many);
+	sem_post(&ended);
+	pthread_join(thread, NULL);
+	alone(take_b_then_a);
+}
+
+static __attribute__((noinline)) void take_a_alone(void)
+{
+	pthread_mutex_lock(&a);
+	pthread_mutex_unlock(&a);
+}
+
+/* The threads are one after the other. */
+static void after_another(void)
+{
+	alone(take_a_alone);
+	both_orders();
+}
+
+static void take_a_at_end(void *unused)
+{
+	(void)unused;
+	take_a_alone();
+}
+
+static pthread_key_t key;
+
+static void set_key(void)
+{
+	pthread_setspecific(key, &key);
+}
+
+/* More threads than are watched at a time, whose first lock is in a destructor. */
+static void many_ends(void)
+{
+	take_a_alone();
+	pthread_key_create(&key, take_a_at_end);
+	for (int i = 0; i < 4200; i++)
+		alone(set_key);
+	both_orders();
+}
+
+static void close_stderr(void)
+{
+	fclose(stderr);
+}
+
+static void closed(void)
+{
+	atexit(close_stderr);
+	both_orders();
+}
+
+static void quick(void)
+{
+	both_orders();
+	quick_exit(0);
+}
+
 static void fail(void)
 {
 	both_orders();
@@ -187,6 +285,12 @@ static const struct {
 	{ "destroy", destroy },
 	{ "destroy_c11", destroy_c11 },
 	{ "leave", leave },
+	{ "wait_with_both", wait_with_both },
+	{ "full_table", full_table },
+	{ "after_another", after_another },
+	{ "many_ends", many_ends },
+	{ "closed", closed },
+	{ "quick", quick },
 	{ "fail", fail },
 };
 

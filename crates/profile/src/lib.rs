@@ -58,6 +58,8 @@ pub struct Taken {
 pub struct Timed {
     /// How many holds it stands for.
     weight: u64,
+    /// How many acquisitions there were before.
+    before: u64,
 }
 
 /// Who waits, if that is sampled.
@@ -129,9 +131,8 @@ impl Profile {
                 ..Sampled::default()
             });
         }
-        Timed {
-            weight: HOLDS.weight(before),
-        }
+        let weight = HOLDS.weight(before);
+        Timed { weight, before }
     }
 
     /// The caller is about to wait for the lock. `stack` is asked for now and then: before
@@ -161,15 +162,21 @@ impl Profile {
             });
         }
         lock.waited(wait);
-        let weight = HOLDS.weight(lock.acquired(key));
-        (weight > 0).then_some(Timed { weight })
+        let before = lock.acquired(key);
+        let weight = HOLDS.weight(before);
+        (weight > 0).then_some(Timed { weight, before })
     }
 
     /// The caller is about to release the lock that it has held for so long.
     pub fn held(&self, key: Key, ns: u64, timed: Timed) {
         if let Some((_, lock)) = self.locks.find(key) {
-            lock.held(ns, timed.weight);
+            lock.held(key, ns, timed);
         }
+    }
+
+    /// The lock is destroyed: nobody uses it any more.
+    pub fn destroyed(&self, key: Key) {
+        self.locks.destroyed(key);
     }
 
     /// In a fork's child, which counts its own from 0. The locks stay known.

@@ -11,7 +11,7 @@ use std::sync::atomic::{
 
 use serde::Serialize;
 
-use crate::{counter::Counting, histogram::Histogram};
+use crate::{Timed, counter::Counting, histogram::Histogram};
 
 /// So many locks have a record.
 const LOCKS: usize = 1 << 15;
@@ -151,9 +151,14 @@ impl Lock {
         self.wait.add(wait.ns, 1, counting);
     }
 
-    /// Counts how long the caller, who has the lock still, has held it.
-    pub(crate) fn held(&self, ns: u64, weight: u64) {
-        self.hold.add(ns, weight, self.counting());
+    /// Counts how long the caller, who has the lock still, has held it: not if another has
+    /// released it, and it was taken since.
+    pub(crate) fn held(&self, key: Key, ns: u64, timed: Timed) {
+        let alone = key.mode() != Mode::Read;
+        let acquisitions = self.acquisitions.load(Relaxed); // the caller's own is the latest
+        if !alone || acquisitions == timed.before + 1 {
+            self.hold.add(ns, timed.weight, self.counting());
+        }
     }
 
     fn counting(&self) -> Counting {
@@ -186,11 +191,20 @@ impl Locks {
     }
 
     /// The lock of a key, which has a record from now on. `None` if there is no room.
+    ///
+    /// Who made it may not have been seen: then it goes on with the record of an earlier one
+    /// of those.
     pub(crate) fn find(&self, key: Key) -> Option<(u32, &Lock)> {
         let mut place = key.place();
+        let mut unseen = None;
         loop {
             let number = self.places[place].load(Acquire); // (L1) pairs with enter's Release
             if number == 0 {
+                if let Some((number, lock)) = unseen {
+                    let lock: &Lock = lock;
+                    lock.live.store(key.0, Relaxed); // who comes at the same time does the same
+                    return Some((number, lock));
+                }
                 if let Some(entered) = self.enter(place, key, 0)? {
                     return Some(entered);
                 }
@@ -199,6 +213,25 @@ impl Locks {
             let lock = self.lock(number);
             if lock.live.load(Relaxed) == key.0 {
                 return Some((number, lock));
+            }
+            if lock.key() == key && lock.created() == 0 {
+                unseen = Some((number, lock));
+            }
+            place = (place + 1) % PLACES;
+        }
+    }
+
+    /// A lock is destroyed: who finds another there does not go on with its record.
+    pub(crate) fn destroyed(&self, key: Key) {
+        let mut place = key.place();
+        loop {
+            let number = self.places[place].load(Acquire); // (L1)
+            if number == 0 {
+                return;
+            }
+            let lock = self.lock(number);
+            if lock.key() == key {
+                lock.live.store(0, Relaxed); // nobody uses it any more
             }
             place = (place + 1) % PLACES;
         }
@@ -267,5 +300,44 @@ impl Locks {
     /// Sets all counts to 0, while nobody counts.
     pub(crate) fn clear(&self) {
         self.taken().for_each(|(_, lock)| lock.clear());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, Mode};
+    use crate::{Profile, Stack};
+
+    const ADDRESS: usize = 0x1000;
+
+    #[test]
+    fn a_lock_where_another_was_destroyed_has_a_record_of_its_own() {
+        let profile = Profile::map().unwrap();
+        let key = Key::new(ADDRESS, Mode::Mutex);
+        let number = || profile.locks.find(key).unwrap().0;
+        profile.made(key, &Stack::here(&(0..0)));
+        let made = number();
+        profile.destroyed(key);
+        let unseen = number();
+        assert_ne!(unseen, made);
+        profile.destroyed(key);
+        assert_eq!(number(), unseen, "nor is the next of those seen to be made");
+        profile.made(key, &Stack::here(&(0..0)));
+        assert_ne!(number(), unseen);
+        assert_eq!(number(), number());
+    }
+
+    #[test]
+    fn a_hold_that_another_ended_is_not_counted() {
+        let profile = Profile::map().unwrap();
+        let key = Key::new(ADDRESS, Mode::Mutex);
+        let holds = || profile.locks.find(key).unwrap().1.hold.max();
+        let stack = || Stack::here(&(0..0));
+        let first = profile.look(profile.took(key).unwrap(), stack);
+        let second = profile.look(profile.took(key).unwrap(), stack);
+        profile.held(key, 1_000_000, first);
+        assert_eq!(holds(), 0);
+        profile.held(key, 1, second);
+        assert_eq!(holds(), 1);
     }
 }

@@ -77,6 +77,17 @@ fn the_same_places_are_reported_once_whatever_the_locks() {
 }
 
 #[test]
+fn a_cycle_behind_one_that_was_reported_is_found() {
+    let mut graph = graph();
+    learn(&mut graph, 1, &[10], 11);
+    assert_eq!(learn(&mut graph, 2, &[11], 10), Found::Cycle(2));
+    for (thread, [held, wanted]) in [(1, [20, 21]), (3, [20, 22]), (4, [22, 21])] {
+        assert_eq!(learn(&mut graph, thread, &[held], wanted), Found::Nothing);
+    }
+    assert_eq!(learn(&mut graph, 2, &[21], 20), Found::Cycle(3));
+}
+
+#[test]
 fn a_lock_that_is_gone_closes_no_cycle() {
     let mut graph = graph();
     learn(&mut graph, 1, &[1], 2);

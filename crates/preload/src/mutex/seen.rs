@@ -16,6 +16,17 @@ impl Mutex {
             tag: &self.tag,
         }
     }
+
+    /// The caller, who has it, is about to wait for a condition: with a recursive mutex that it
+    /// has more than once, it keeps it.
+    #[cold]
+    #[inline(never)]
+    pub fn wants_back(&self) {
+        // The owner's own.
+        if self.more.load(Relaxed) == 0 {
+            order::wants_back(self.seen(), Exclusive);
+        }
+    }
 }
 
 impl<L: Lock> Held<'_, L> {
@@ -47,7 +58,7 @@ impl<L: Lock> Held<'_, L> {
     #[inline(never)]
     pub fn unlock_seen(&self) -> c_int {
         if self.lock.is_mine() || L::TAKEN_OVER && self.kind == Kind::Normal {
-            order::released(self.mutex.seen());
+            order::released(self.mutex.seen(), None);
         } else {
             order::refused(self.mutex.seen());
         }
