@@ -131,7 +131,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Releases the lock for a reader. Returns whether it did.
     #[inline(always)]
     pub(super) fn leave_at_once(&self) -> bool {
-        if !self.was_usual() {
+        if !self.was_usual() || self.came_by_slot() {
             return false;
         }
         let mut count = Count(Self::marks().0 + READER);
@@ -153,13 +153,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as the writer.
     ///
     /// # Errors
-    /// The count that keeps the caller out, or that is not usual; or what it expects, in a
-    /// world that has no such step.
+    /// The count that keeps the caller out, or that is not usual; or as it is, in a world that
+    /// has no such step.
     #[inline(always)]
     pub(super) fn write_at_once(&self) -> Result<(), Count> {
-        let free = Self::marks();
         let enters = |count: Count| Self::is_usual(count).then(|| count.taken(Kind::Write))?;
-        let taken = self.replace(free, 0, enters).unwrap_or(Err(free));
+        let taken = self.replace(Self::marks(), 0, enters);
+        let taken = taken.unwrap_or_else(|| Err(self.count()));
         let before = taken.inspect_err(Self::forget_unusual)?;
         P::took(Some(self.address()));
         self.took_usual(Kind::Write, before);

@@ -164,6 +164,12 @@ impl<P: Platform> TaskRecord<P> {
 }
 
 impl<P: Platform> Slots<P> {
+    /// Whether their task, who asks, uses none.
+    #[inline(always)]
+    fn are_free(&self) -> bool {
+        self.slots[0].lock.load(Relaxed) == 0 && self.others.load(Relaxed) == 0 // its own
+    }
+
     pub(crate) const fn new() -> Self {
         Self {
             slots: [const {
@@ -293,8 +299,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Lets the caller out by its slot, if it has one that stands for it.
     pub(super) fn leave_by_slot(&self) -> bool {
         let (name, mine) = (self.name(), &P::mine().slots);
-        if mine.slots[0].lock.load(Relaxed) == 0 && mine.others.load(Relaxed) == 0 {
-            return false; // both are the caller's own
+        if mine.are_free() {
+            return false;
         }
         let mut counted = None;
         for (at, slot) in mine.slots.iter().enumerate() {
@@ -403,6 +409,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     pub(super) fn has_slot(&self) -> bool {
         let name = self.name();
         P::mine().slots.slots.iter().any(|slot| slot.names(name))
+    }
+
+    /// Whether the caller came by a slot, which may have been counted since.
+    #[inline(always)]
+    pub(super) fn came_by_slot(&self) -> bool {
+        !P::mine().slots.are_free() && self.has_slot()
     }
 
     /// Whether a slot says that its task reads: a snapshot.
