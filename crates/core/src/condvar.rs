@@ -78,6 +78,7 @@ impl<P: Platform> Condvar<P> {
             me.number()
         );
         self.queue.enter(|queue| {
+            Self::first(&queue); // those that a fork has left behind are gone
             want(me, mutex.body());
             queue.push(me, 0);
         });

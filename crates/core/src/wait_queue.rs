@@ -25,9 +25,10 @@ pub(crate) struct Node<P: Platform> {
     pub(crate) moved: P::U32,
     /// For a waiter of a condition variable: the mutex it wants back.
     pub(crate) mutex: Pointer<Body<P>>,
-    /// The queue whose gate the task holds, or is about to take or has just opened: what
-    /// a fork's child knows it by. With [`MENDED`], if somebody sees to it there.
-    inside: P::U32,
+    /// The queues whose gates the task holds, or is about to take or has just opened: what
+    /// a fork's child knows it by. With [`MENDED`], if somebody sees to it there. In that of
+    /// a condition variable it comes into that of a mutex.
+    inside: [P::U32; 2],
     /// The task's own number, for that.
     number: P::U32,
 }
@@ -41,7 +42,7 @@ impl<P: Platform> Node<P> {
             first: P::U32::ZERO,
             moved: P::U32::ZERO,
             mutex: Pointer::new(),
-            inside: P::U32::ZERO,
+            inside: [P::U32::ZERO, P::U32::ZERO],
             number: P::U32::ZERO,
         }
     }
@@ -147,7 +148,9 @@ impl<P: Platform> WaitQueue<P> {
             let (me, name) = (P::me(), self.name());
             let node = &P::task(me).wait;
             node.number.store(me.number(), Relaxed); // a copy of the memory has both
-            node.inside.store(name, Relaxed); // before the gate, by the fence
+            let outer = node.inside[0].load(Relaxed) == 0; // its task's own
+            let inside = &node.inside[usize::from(!outer)];
+            inside.store(name, Relaxed); // before the gate, by the fence
             P::fence();
         }
     }
@@ -155,8 +158,10 @@ impl<P: Platform> WaitQueue<P> {
     /// The caller has left, and the queue may be gone.
     fn go() {
         if P::FORKS {
+            let node = &P::task(P::me()).wait;
+            let inner = node.inside[1].load(Relaxed) != 0; // its task's own
             // (W1) Release: not before the gate is open; `mend`'s Acquire may see it.
-            P::task(P::me()).wait.inside.store(0, Release);
+            node.inside[usize::from(inner)].store(0, Release);
         }
     }
 
@@ -167,35 +172,39 @@ impl<P: Platform> WaitQueue<P> {
     /// In a fork's child, opens the gate if a task that is gone has left it closed. Nobody
     /// here takes the gate before none of those says any more that it is inside: so it is
     /// one of them that has it. The queue is then in no order; that task alone is put into
-    /// it, for whoever enters takes those that are gone out.
+    /// it, for whoever enters takes those that are gone out, before it puts another in: the
+    /// task may be in two queues so.
     #[cold]
     fn mend(&self) {
-        let name = self.name();
         P::each_task(|task| {
-            let node = &task.wait;
-            // (W1) Acquire: what who has mended it did.
-            while node.inside.load(Acquire) | MENDED == name | MENDED
-                && let Some(gone) = TaskId::new(node.number.load(Relaxed)) // as it was copied
-                && !P::exists(gone)
-            {
-                // (W1) One task mends, and the others wait for that.
-                if node
-                    .inside
-                    .compare_exchange(name, name | MENDED, AcqRel, Relaxed)
-                    .is_err()
-                {
-                    P::yield_to(gone);
-                    continue;
-                }
-                if self.gate.is_closed() {
-                    node.next.store(gone.number(), Relaxed); // the gate's abandoning publishes it
-                    node.prev.store(gone.number(), Relaxed); // likewise
-                    Entered(self).replace_first(gone.number() << TASK_SHIFT, 0);
-                    self.gate.abandon();
-                }
-                node.inside.store(0, Release); // (W1)
+            for inside in &task.wait.inside {
+                self.mend_after(&task.wait, inside);
             }
         });
+    }
+
+    /// The same if it is that task which has left the gate closed, and says so there.
+    fn mend_after(&self, node: &Node<P>, inside: &P::U32) {
+        let name = self.name();
+        // (W1) Acquire: what who has mended it did.
+        while inside.load(Acquire) | MENDED == name | MENDED
+            && let Some(gone) = TaskId::new(node.number.load(Relaxed)) // as it was copied
+            && !P::exists(gone)
+        {
+            // (W1) One task mends, and the others wait for that.
+            let mends = inside.compare_exchange(name, name | MENDED, AcqRel, Relaxed);
+            if mends.is_err() {
+                P::yield_to(gone);
+                continue;
+            }
+            if self.gate.is_closed() {
+                node.next.store(gone.number(), Relaxed); // the gate's abandoning publishes it
+                node.prev.store(gone.number(), Relaxed); // likewise
+                Entered(self).replace_first(gone.number() << TASK_SHIFT, 0);
+                self.gate.abandon();
+            }
+            inside.store(0, Release); // (W1)
+        }
     }
 }
 

@@ -5,7 +5,10 @@ use std::{hint, num::NonZeroUsize};
 
 use lockyard_core::Deadline;
 use once_cell::race::OnceNonZeroUsize;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::{
+    thread::nanosleep,
+    time::{ClockId, Timespec, clock_gettime},
+};
 
 use crate::arch;
 
@@ -165,4 +168,13 @@ pub(crate) fn cycles_in_micros(micros: u32) -> u64 {
 pub(crate) fn stamp() -> u32 {
     let wide = u128::from(arch::cycles()) * u128::from(get(&RATES.micros_per_cycle));
     (wide >> 32) as u32
+}
+
+/// Sleeps for less than a second, or until a signal comes. Not as the C library does, whose
+/// sleep is a cancellation point: the caller may be inside a lock.
+pub fn sleep_us(us: u32) {
+    let _ = nanosleep(&Timespec {
+        tv_sec: 0,
+        tv_nsec: (us * 1000).into(),
+    });
 }

@@ -12,11 +12,7 @@
 //! | [`WAITERS`] | the kernel, before somebody sleeps | the kernel, at an unlock that finds nobody waiting |
 //! | [`OWNER_DIED`] | the kernel, when the owner ends | who takes it next, when it has noted that; the kernel, at an unlock |
 
-use std::{
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
-    thread,
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 pub use lockyard_core::LockPi;
 use lockyard_core::{Deadline, KERNEL_WAITERS};
@@ -25,7 +21,7 @@ use rustix::{
     thread::futex::{self, Flags},
 };
 
-use crate::{clock, errno};
+use crate::clock;
 
 /// The owner must unlock by [`unlock_pi`].
 pub const WAITERS: u32 = KERNEL_WAITERS;
@@ -66,7 +62,7 @@ pub fn lock_pi(word: &AtomicU32, scope: Scope, deadline: Option<Deadline>) -> Lo
             Err(Errno::TIMEDOUT) if deadline.is_none_or(clock::passed) => return LockPi::TimedOut,
             // The realtime clock was set; the owner is just ending; a signal.
             Err(Errno::TIMEDOUT | Errno::AGAIN | Errno::INTR) => {}
-            Err(Errno::NOMEM) => errno::kept(|| thread::sleep(Duration::from_millis(1))),
+            Err(Errno::NOMEM) => clock::sleep_us(1000),
             Err(error) => misused("locked", word, error),
         }
     }
@@ -98,7 +94,7 @@ pub fn unlock_pi(word: &AtomicU32, scope: Scope) {
         match futex::unlock_pi(word, flags(scope)) {
             Ok(()) => return,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Err(Errno::NOMEM) => errno::kept(|| thread::sleep(Duration::from_millis(1))),
+            Err(Errno::NOMEM) => clock::sleep_us(1000),
             Err(error) => misused("unlocked", word, error),
         }
     }

@@ -26,6 +26,7 @@ pub mod events;
 pub mod futex;
 pub mod interrupt;
 pub mod kernel_pi;
+mod loaded;
 mod pace;
 mod park;
 mod percpu;

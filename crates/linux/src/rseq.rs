@@ -9,25 +9,23 @@
 //! exchange on a line of its own, and `quiesce` waits for those that are.
 
 use std::{
-    hint,
+    hint, ptr,
     sync::atomic::{
         AtomicBool, AtomicIsize, AtomicU32,
         Ordering::{Acquire, Relaxed, Release, SeqCst},
         fence,
     },
-    thread,
-    time::Duration,
 };
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use crate::{arch, errno, percpu::Place, tasks};
+use crate::{arch, clock, loaded, percpu::Place, tasks};
 
 /// Whether any thread has an area, for which the process is registered; and any has none.
 static RESTARTING: AtomicBool = AtomicBool::new(false);
 static ANNOUNCING: AtomicBool = AtomicBool::new(false);
 
-/// Registers the process as it starts, or as the library is loaded. In a process of one
+/// Registers the process as it starts, or as the library is loaded, which stays so. In a process of one
 /// thread that takes some microseconds; in one of several the kernel waits for all CPUs to
 /// have switched threads, some ten milliseconds, which the first lock would take otherwise.
 #[used]
@@ -36,6 +34,7 @@ static ANNOUNCING: AtomicBool = AtomicBool::new(false);
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = {
     extern "C" fn at_start() {
+        loaded::stay();
         if glibc_offset().is_some() {
             let _ = register(); // who locks asks again
         }
@@ -56,7 +55,11 @@ pub fn init_thread() -> bool {
             RESTARTING.store(true, SeqCst); // before its first guarded store
             tasks::own().area.set(area);
         }
-        None => ANNOUNCING.store(true, SeqCst), // likewise
+        None => {
+            // A fork's child has its parent's, which may have one.
+            tasks::own().area.set(ptr::null_mut());
+            ANNOUNCING.store(true, SeqCst); // likewise
+        }
     }
     area.is_some()
 }
@@ -193,7 +196,7 @@ pub fn quiesce() {
     if RESTARTING.load(SeqCst) {
         // Registered, it fails only where the kernel is out of memory.
         while membarrier(MembarrierCommand::PrivateExpeditedRseq).is_err() {
-            errno::kept(|| thread::sleep(Duration::from_millis(1)));
+            clock::sleep_us(1000);
         }
     }
     fence(SeqCst); // (R1)
@@ -212,7 +215,7 @@ fn wait_for_announced() {
                 hint::spin_loop();
             } else {
                 // It was preempted inside: let it run.
-                errno::kept(|| thread::sleep(Duration::from_micros(50)));
+                clock::sleep_us(50);
             }
         }
     }

@@ -46,6 +46,8 @@ pub struct Record {
     pub interruptible: AtomicUsize,
     /// Whether somebody has interrupted one.
     pub interrupted: AtomicBool,
+    /// Whether it is that of a thread that had ended once: nobody may say when it has again.
+    late: AtomicBool,
     /// The next number in the list of free ones.
     free: AtomicU32,
 }
@@ -64,6 +66,8 @@ static FREE: AtomicU64 = AtomicU64::new(0);
 /// The first numbers whose record is a thread's, or was when that ended as a reader: a bit
 /// each. Of others nobody knows.
 static LIVING: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// How many records are late ones.
+static LATE: AtomicU32 = AtomicU32::new(0);
 /// Whether this process is a fork's child, in which some tasks are gone.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -326,7 +330,7 @@ fn register() -> TaskId {
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
         ANNOUNCED.store(true, Release); // who sees it need not announce it
     }
-    let me = reuse().unwrap_or_else(fresh);
+    let me = unused();
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
     record.tid.store(asked_tid(), Relaxed); // a hint to others
@@ -338,7 +342,11 @@ fn register() -> TaskId {
     own().me.set(me.number());
     own().record.set(Some(record));
     begin_to_keep();
-    if on_exit(me) {
+    let ends = on_exit(me);
+    if was_another() {
+        record.late.store(true, Relaxed); // the thread's own, or checked by `lost`
+        LATE.fetch_add(1, Relaxed); // a hint
+    } else if ends {
         record.whereabouts.begin();
     }
     me
@@ -351,7 +359,12 @@ pub fn was_another() -> bool {
 
 /// A record that is no thread's, until it is [`release`]d.
 pub fn borrow() -> TaskId {
-    errno::kept(|| reuse().unwrap_or_else(fresh))
+    errno::kept(unused)
+}
+
+/// A number that no thread has.
+fn unused() -> TaskId {
+    reuse().or_else(lost).unwrap_or_else(fresh)
 }
 
 /// From now on locks may be reserved for the calling thread, if it has restartable
@@ -415,6 +428,43 @@ pub fn release(task: TaskId) {
             Err(now) => list = now,
         }
     }
+}
+
+/// The number of a late thread that is gone. After all destructors the C library still frees
+/// memory, and if that takes a lock the thread has a number again, and ends without a word.
+fn lost() -> Option<TaskId> {
+    if LATE.load(Relaxed) == 0 {
+        return None; // at most a number more
+    }
+    let all = (FIRST..FRESH.load(Relaxed)).filter_map(TaskId::new);
+    let known = all.filter(|&task| !TABLE[chunk_of(task)].load(Acquire).is_null()); // (T1)
+    let is_lost = |task: &TaskId| {
+        let record = record(*task);
+        record.late.load(Relaxed) && is_gone(record.tid.load(Relaxed)) && no_longer_late(record)
+    };
+    let lost = { known }.find(is_lost)?;
+    ended(lost);
+    Some(lost)
+}
+
+/// Whether no thread of this process has that number of the kernel's. Then nothing that it did is
+/// still on its way.
+fn is_gone(tid: u32) -> bool {
+    errno::kept(|| {
+        // SAFETY: a signal of number 0 is not sent.
+        let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        sent != 0 && error == Some(libc::ESRCH)
+    })
+}
+
+/// The record is a late thread's no longer. Returns whether it was.
+fn no_longer_late(record: &Record) -> bool {
+    let was = record.late.swap(false, Relaxed); // one of those that find it gone has it
+    if was {
+        LATE.fetch_sub(1, Relaxed); // a hint
+    }
+    was
 }
 
 /// A number that nobody has had.
@@ -492,16 +542,22 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
         own().tid.set(0);
         own().was_another.set(true);
         keeper().begin(false); // what was reserved for `me` is the next one's
-        record(me).tid.store(0, Relaxed); // a hint
-        record(me).whereabouts.end();
-        if let Some((word, bit)) = living_bit(me)
-            && !record(me).locks.reads()
-            && !record(me).pi_locks.reads()
-        {
-            // (L2) Release pairs with the Acquire of who looks for readers: I have left.
-            word.fetch_and(!bit, Release);
-        }
+        no_longer_late(record(me));
+        ended(me);
         release(me);
+    }
+}
+
+/// The thread of this number is none any more.
+fn ended(task: TaskId) {
+    record(task).tid.store(0, Relaxed); // a hint
+    record(task).whereabouts.end();
+    if let Some((word, bit)) = living_bit(task)
+        && !record(task).locks.reads()
+        && !record(task).pi_locks.reads()
+    {
+        // (L2) Release pairs with the Acquire of who looks for readers: it has left.
+        word.fetch_and(!bit, Release);
     }
 }
 
@@ -518,6 +574,9 @@ extern "C" fn after_fork_in_child() {
         let tid = if mine { asked_tid() } else { 0 };
         record.tid.store(tid, Relaxed); // the child has one thread
         record.inside.store(0, Relaxed); // likewise
+        if !mine {
+            no_longer_late(record);
+        }
         record.whereabouts.after_fork_in_child(mine);
     }
     // What it held by the parent's number it does not hold by its own.

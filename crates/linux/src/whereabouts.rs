@@ -26,11 +26,9 @@ use std::{
         AtomicPtr, AtomicU32,
         Ordering::{Relaxed, Release, SeqCst},
     },
-    thread,
-    time::Duration,
 };
 
-use crate::{errno, rseq};
+use crate::{clock, rseq};
 
 thread_local! {
     /// Whether the thread may not learn of its end any more. No destructor.
@@ -66,7 +64,7 @@ impl Whereabouts {
                 hint::spin_loop();
             } else {
                 // It was preempted inside: let it run.
-                errno::kept(|| thread::sleep(Duration::from_micros(50)));
+                clock::sleep_us(50);
             }
         }
     }
@@ -109,7 +107,7 @@ impl Whereabouts {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
+    use std::{sync::atomic::AtomicBool, thread, time::Duration};
 
     use super::*;
 

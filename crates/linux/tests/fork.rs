@@ -9,7 +9,13 @@ mod counter;
 #[path = "support/counts.rs"]
 mod counts;
 
-use std::{sync::Barrier, thread};
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
 
 use alone::Alone;
 use child::returns_in_child;
@@ -145,6 +151,54 @@ fn the_child_notifies_no_waiter_of_the_parent() {
         assert!(returned, "the child failed");
     });
     assert_eq!(counter.total(), 3);
+}
+
+/// A thread of the parent is about to move waiters to the mutex at the moment of the fork,
+/// inside of both queues.
+#[test]
+fn the_child_waits_where_a_thread_of_the_parent_notified() {
+    const FORKS: u32 = if EMULATED { 3 } else { 300 };
+    const WAITERS: u32 = 16;
+    let _alone = Alone::begin();
+    let counter = &Counter::<osq::Event>::new();
+    let condvar = &Condvar::<Linux>::new();
+    let ended = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            scope.spawn(|| {
+                counter.mutex.lock();
+                while !ended.load(Relaxed) {
+                    // SAFETY: this thread holds the mutex.
+                    unsafe { condvar.wait_until(&counter.mutex, None) };
+                }
+                counter.add_and_unlock();
+            });
+        }
+        let notifier = scope.spawn(|| {
+            while !ended.load(Relaxed) {
+                condvar.notify_all();
+            }
+        });
+        let forks = || {
+            counter.mutex.lock();
+            let returned = returns_in_child(|| {
+                // SAFETY: the forking thread held it, and so the child does.
+                let wait =
+                    || unsafe { condvar.wait_until(&counter.mutex, Some(Linux::after(1_000))) };
+                assert!(!wait());
+                condvar.notify_one();
+                assert!(!wait());
+            });
+            // SAFETY: this thread holds the mutex.
+            unsafe { counter.mutex.unlock() };
+            returned
+        };
+        let returned = (0..FORKS).all(|_| forks());
+        ended.store(true, Relaxed);
+        notifier.join().unwrap();
+        condvar.notify_all();
+        assert!(returned, "a child failed");
+    });
 }
 
 #[test]
