@@ -378,7 +378,8 @@ impl<L: Lock> Held<'_, L> {
 pub struct Partner<'a> {
     /// Whether it may: the mutex must be one that knows its owner.
     pub may_wait: bool,
-    /// The lock, if who has it may make others wait for it, unseen by who watches.
+    /// The lock, if the wait releases it, and who has it may make others wait for it, unseen by
+    /// who watches.
     pub lock: Option<&'a RawMutex<Linux>>,
     /// The mutex, if it is watched.
     watched: Option<&'a Mutex>,
@@ -403,7 +404,7 @@ pub unsafe fn partner<'a>(mutex: *mut Mutex) -> Option<Partner<'a>> {
     let (may_wait, lock) = match mutex.whose() {
         Whose::Ours(held) => (
             held.kind == Kind::Normal || held.lock.is_mine(),
-            policy::unwatched().then_some(held.lock),
+            (policy::unwatched() && mutex.is_once()).then_some(held.lock),
         ),
         Whose::OursPi(held) => (held.lock.is_mine(), None),
         Whose::Libcs => return None,

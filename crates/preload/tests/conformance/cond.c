@@ -240,6 +240,44 @@ static void cond_owner_died(void)
 	take_down(&shared);
 }
 
+/* Waits with a recursive mutex that it has twice, and so keeps. */
+static void *wait_with_two(void *argument)
+{
+	struct shared *shared = argument;
+
+	CODE(pthread_mutex_lock(&shared->mutex), 0);
+	CODE(pthread_mutex_lock(&shared->mutex), 0);
+	while (!__atomic_load_n(&shared->ready, __ATOMIC_RELAXED))
+		CODE(pthread_cond_wait(&shared->cond, &shared->mutex), 0);
+	__atomic_store_n(&shared->woken, 1, __ATOMIC_RELAXED);
+	CODE(pthread_mutex_unlock(&shared->mutex), 0);
+	CODE(pthread_mutex_unlock(&shared->mutex), 0);
+	return NULL;
+}
+
+/* It is woken all the same, as is who waits with what it keeps. */
+static void cond_wait_that_keeps(void)
+{
+	struct timespec moment = { 0, 10000000 };
+	struct shared shared;
+	pthread_t waiter, keeper;
+
+	set_up(&shared, PTHREAD_MUTEX_RECURSIVE, PTHREAD_PRIO_NONE, CLOCK_REALTIME);
+	waiter = started(wait_for, &shared);
+	lock_when_waiting(&shared, 1);
+	CODE(pthread_mutex_unlock(&shared.mutex), 0);
+	keeper = started(wait_with_two, &shared);
+	nanosleep(&moment, NULL);
+	__atomic_store_n(&shared.ready, 1, __ATOMIC_RELAXED);
+	while (!__atomic_load_n(&shared.woken, __ATOMIC_RELAXED)) {
+		CODE(pthread_cond_broadcast(&shared.cond), 0);
+		nanosleep(&moment, NULL);
+	}
+	pthread_join(keeper, NULL);
+	pthread_join(waiter, NULL);
+	take_down(&shared);
+}
+
 /* As soon as all waiters are woken, it may be destroyed, and its memory be gone. */
 static void gone_after_broadcast(void)
 {
@@ -350,6 +388,7 @@ void cond_cases(void)
 	RUN(cond_woken_before_the_deadline);
 	RUN(cond_not_the_owner);
 	RUN(cond_owner_died);
+	RUN(cond_wait_that_keeps);
 	RUN(gone_after_broadcast);
 	RUN(gone_after_signal);
 	RUN(cond_shared_by_processes);
