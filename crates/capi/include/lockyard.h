@@ -272,8 +272,9 @@ int lockyard_picond_broadcast(lockyard_picond_t *cond);
  *
  * A writer that finds it held spins while the writer before it is on a CPU, then sleeps.
  * Running threads overtake sleeping ones for up to 4 ms; then the first sleeper is given
- * the lock. A reader does not join readers past threads that wait: a thread that reads
- * already and reads again may wait for a writer that waits for it.
+ * the lock. Readers that come join readers past a writer that sleeps for as long; the next
+ * wakes it, and may join them until it runs, and from then on none does. So a thread that
+ * reads already and reads again may wait for a writer that waits for it.
  */
 typedef struct lockyard_rwlock_t {
     uint64_t opaque[3];

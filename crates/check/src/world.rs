@@ -422,7 +422,11 @@ impl KernelFutex for Check {
     fn own(slot: &CheckWord) -> Option<u32> {
         let me = Self::me();
         record(me).slot.set(Some(slot.index()));
-        Some(me.number())
+        Some(Self::number_of_owner())
+    }
+
+    fn number_of_owner() -> u32 {
+        Self::me().number()
     }
 
     fn disown() {

@@ -141,6 +141,10 @@ fn requeue(from: &AtomicU32, to: &AtomicU32, flags: Flags, most: u32) -> u32 {
 pub fn run(args: &Common, act: Act) -> Result<(), Failure> {
     let threads = args.threads.unwrap_or_else(|| Place::Here.cpus());
     measure::can_start(threads + 1)?;
+    let act = match act {
+        Act::Requeue(most) => Act::Requeue(most.min(threads as u32)), // as perf
+        other => other,
+    };
     let kinds = match (args.shared, act) {
         (false, _) => [OURS, PRIVATE],
         (true, Act::Wake(_) | Act::WakeEach) => [OURS_SHARED, SHARED_FILE],

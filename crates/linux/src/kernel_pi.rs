@@ -115,6 +115,8 @@ fn flags(scope: Scope) -> Flags {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     /// What kernels before 5.14 do.

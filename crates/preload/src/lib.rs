@@ -16,6 +16,7 @@ mod next;
 mod ordered;
 mod policy;
 mod rwlock;
+mod sanitizer;
 mod time;
 mod versions;
 mod watch;

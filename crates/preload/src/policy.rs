@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use crate::{layout, ordered, versions};
+use crate::{layout, ordered, sanitizer, versions};
 
 const MUTEX: &CStr = c"LOCKYARD_MUTEX";
 const RWLOCK: &CStr = c"LOCKYARD_RWLOCK";
@@ -101,6 +101,10 @@ fn decide() -> u32 {
             layout::say(&[
                 b"mutexes stay the C library's: some object here was linked before glibc 2.3.2",
             ]);
+        }
+        if locks != 0 && sanitizer::is_there() {
+            locks = 0;
+            layout::say(&[b"the locks stay those of ThreadSanitizer, which would not see ours"]);
         }
         LOCKS.store(DECIDED | locks, Relaxed); // it tells no more than itself
         unknown = layout::check_objects();

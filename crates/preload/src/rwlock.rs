@@ -9,7 +9,8 @@
 //!
 //! By default a thread that reads may read again while a writer waits, and what a reader
 //! waits for may want to read: readers pass waiting writers, as with the C library. Where
-//! the program prefers writers, and promises not to read twice, they do not.
+//! the program prefers writers, and promises not to read twice, they do not for long: as those
+//! of `lockyard::RwLock`.
 
 use std::{
     ffi::c_int,
@@ -35,7 +36,7 @@ use crate::{
 pub const SHARED: usize = 7;
 /// The word that says whom it prefers.
 pub const PREFERENCE: usize = 12;
-/// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`: readers do not pass waiting writers.
+/// `PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP`: readers do not pass waiting writers for long.
 pub const WRITERS_FIRST: u32 = 2;
 
 /// What lies in a `pthread_rwlock_t`.

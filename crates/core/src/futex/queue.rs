@@ -216,8 +216,11 @@ impl<P: Platform> Node<P> {
             (Some(task), PARKS | WANTS) => P::unpark(task),
             (Some(task), SLEEPS) => P::unpark_on(&self.state, task),
             (Some(task), LIES) => {
-                let bed = self.bed.load(Relaxed) as usize; // of this wait or a later one
-                P::unpark_on(&buckets[bed].alone, task);
+                // Of this wait, or a later one: then maybe of another, larger table.
+                let bed = self.bed.load(Relaxed) as usize;
+                if let Some(bucket) = buckets.get(bed) {
+                    P::unpark_on(&bucket.alone, task);
+                }
             }
             _ => {}
         }

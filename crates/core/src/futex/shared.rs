@@ -167,11 +167,15 @@ impl<P: KernelFutex, const N: usize, const SLOTS: usize> Shared<P, N, SLOTS> {
         }
         loop {
             let until = P::look_again(deadline);
-            let counted = self.count(offset);
+            let (me, counted) = (P::number_of_owner(), self.count(offset));
             P::fence(); // (S) full barrier, pairs with wake's
             P::event(Event::Parked);
             let waited = P::futex_wait(word, expected, bitset, until);
-            self.uncount(offset, counted);
+            if P::number_of_owner() == me {
+                self.uncount(offset, counted);
+            } else {
+                P::disown(); // it is the parent that is counted there, and waits still
+            }
             if waited != Waited::TimedOut || until == deadline {
                 return waited;
             }

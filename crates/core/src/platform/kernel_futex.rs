@@ -27,6 +27,10 @@ pub trait KernelFutex: Platform {
     /// at a time. `None` where the kernel does not do that.
     fn own(slot: &Self::U32) -> Option<u32>;
 
+    /// That number. It changes in a wait that a signal handler's fork interrupts, and that
+    /// goes on in the child as well.
+    fn number_of_owner() -> u32;
+
     /// Ends that.
     fn disown();
 

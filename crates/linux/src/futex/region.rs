@@ -227,7 +227,7 @@ impl Place {
     }
 
     fn try_take(&self, start: *mut u8, len: usize) -> bool {
-        let version = self.version.load(Relaxed); // looked at again
+        let version = self.version.load(Acquire); // (V2) pairs with `change`'s Release
         if !version.is_multiple_of(2) || self.len.load(Relaxed) != 0 {
             return false;
         }

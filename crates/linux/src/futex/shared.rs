@@ -107,7 +107,11 @@ impl KernelFutex for Linux {
     }
 
     fn own(slot: &AtomicU32) -> Option<u32> {
-        robust::own(slot).then(tasks::tid)
+        robust::own(slot).then(Self::number_of_owner)
+    }
+
+    fn number_of_owner() -> u32 {
+        tasks::tid()
     }
 
     fn disown() {

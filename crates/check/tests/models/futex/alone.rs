@@ -102,3 +102,31 @@ fn after_a_deadline() {
         });
     });
 }
+
+/// A waiter whom one table's waker tells has come to wait in another, larger one: its place
+/// there is none of the first.
+#[test]
+fn told_in_another_table() {
+    let explorer = Explorer::new().pct(1, 4, 20_000);
+    explore("futex, two tables", &explorer, &[], || {
+        let small = Rc::new(Table::<Check, 1>::new());
+        let large = Rc::new(Table::<Check, 4>::new());
+        let word = Rc::new(CheckWord::ZERO);
+        let key = Key::private(1, 4096);
+        let keys = (1..).map(|n| Key::private(1, n * 4));
+        let far = { keys }.find(|key| large.slot(key) == 3).unwrap();
+        let (first, next, changed) = (Rc::clone(&small), Rc::clone(&large), Rc::clone(&word));
+        spawn(move || {
+            first.wait(&key, Waiter::ANY, || changed.load(Relaxed) == 0, None);
+            next.wait(&far, Waiter::ANY, || true, Some(DEADLINE));
+        });
+        spawn(move || {
+            small.requeue(&key, &key, (0, 0), || true);
+            word.store(1, Relaxed);
+            small.wake(&key, 1, EVERY_BIT);
+        });
+        spawn(move || {
+            large.requeue(&far, &far, (0, 0), || true);
+        });
+    });
+}
