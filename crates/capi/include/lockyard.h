@@ -29,6 +29,9 @@
  * Forks and signals. In a fork's child the forking thread holds what it held (but for
  * lockyard_pimutex_t); what other threads held stays locked for ever. A signal handler
  * must not use any of these functions.
+ *
+ * The process. One that forbids itself the system call membarrier after it has started, by
+ * seccomp, stops at a contended lock. The library stays loaded.
  */
 
 #ifndef LOCKYARD_H

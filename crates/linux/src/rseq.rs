@@ -194,7 +194,8 @@ fn announced(guard: &AtomicU32, expected: u32, write: impl FnOnce()) -> bool {
 /// [`lockyard_core::Platform::quiesce`].
 pub fn quiesce() {
     if RESTARTING.load(SeqCst) {
-        // Registered, it fails only where the kernel is out of memory.
+        // Registered, it fails where the kernel is out of memory; and for ever where the process
+        // has forbidden itself the call since.
         while membarrier(MembarrierCommand::PrivateExpeditedRseq).is_err() {
             clock::sleep_us(1000);
         }

@@ -45,6 +45,12 @@
 //!
 //! A handler must not lock: like glibc's, these locks are not
 //! async-signal-safe.
+//!
+//! # The process
+//!
+//! A process that forbids itself the system call `membarrier` after it has started, by
+//! seccomp, stops at a contended lock. A shared library with these locks in it stays loaded
+//! when it is closed.
 
 pub mod futex;
 mod robust;

@@ -131,6 +131,11 @@ fn misused(what: &str, word: &AtomicU32, error: Errno) -> ! {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed},
+        thread,
+    };
+
     use lockyard_core::Platform;
 
     use super::*;
@@ -154,6 +159,65 @@ mod tests {
             assert!(clock::passed(soon));
             assert_eq!(wait(Linux::after(1_000_000)), Waited::TimedOut);
         }
+    }
+
+    /// A thread forks in a signal handler that interrupts its wait. The child's wait ends
+    /// first, and the parent's is counted still.
+    #[test]
+    fn a_childs_wait_does_not_uncount_the_parents() {
+        const WAITS: i32 = -1;
+        static FORKED: AtomicBool = AtomicBool::new(false);
+        static STATUS: AtomicI32 = AtomicI32::new(WAITS);
+        static THREAD: AtomicU64 = AtomicU64::new(0);
+        extern "C" fn fork_and_wait(_: libc::c_int) {
+            let mut status = 0;
+            // SAFETY: the child only waits for a word and ends; `status` is writable.
+            let child = unsafe { libc::fork() };
+            if child != 0 {
+                FORKED.store(true, Relaxed);
+                // SAFETY: as above.
+                let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+                STATUS.store(if ended == child { status } else { i32::MAX }, Relaxed);
+            }
+        }
+        let handler = fork_and_wait as extern "C" fn(libc::c_int);
+        // SAFETY: nothing else in these tests uses this signal.
+        unsafe { libc::signal(libc::SIGUSR2, handler as libc::sighandler_t) };
+        let region = Region::open(Region::file(1).unwrap()).unwrap();
+        let word = &region.words()[0];
+        let (control, offset) = region::find(word).unwrap();
+        let parent = std::process::id();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                // SAFETY: it only returns the thread's handle.
+                THREAD.store(unsafe { libc::pthread_self() }, Relaxed);
+                let waited = wait(word, 0, None);
+                if std::process::id() != parent {
+                    // SAFETY: ending a process has no conditions.
+                    unsafe { libc::_exit(i32::from(waited != Waited::Woken)) };
+                }
+                waited
+            });
+            while control.waiters.is_empty(offset) {
+                thread::yield_now();
+            }
+            // SAFETY: the thread is there, for it waits.
+            unsafe { libc::pthread_kill(THREAD.load(Relaxed), libc::SIGUSR2) };
+            while STATUS.load(Relaxed) == WAITS {
+                if FORKED.load(Relaxed) {
+                    Linux::futex_wake(word, 1, EVERY_BIT); // the parent is in the handler
+                }
+                thread::yield_now();
+            }
+            let counted = !control.waiters.is_empty(offset);
+            while !waiter.is_finished() {
+                Linux::futex_wake(word, 1, EVERY_BIT);
+                thread::yield_now();
+            }
+            assert_eq!(STATUS.load(Relaxed), 0);
+            assert!(counted, "the child has uncounted its parent");
+            assert_eq!(waiter.join().unwrap(), Waited::Woken);
+        });
     }
 
     #[test]
