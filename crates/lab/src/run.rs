@@ -3,7 +3,8 @@
 use std::{
     env,
     ffi::{OsStr, OsString},
-    fs, io,
+    fs::{self, OpenOptions},
+    io,
     os::unix::{ffi::OsStrExt, process::CommandExt},
     path::{self, Path, PathBuf},
     process::{self, Command},
@@ -107,9 +108,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let preload = preload(&library, env::var_os("LD_PRELOAD").as_deref())?;
     let mut command = Command::new(program);
     command.args(rest).env("LD_PRELOAD", preload);
-    if let Some(file) = &args.stats {
-        let file = file.as_deref().map(stats_file).transpose()?;
-        command.env(STATS, file.unwrap_or_default());
+    let stats = args.stats.as_ref().and_then(Option::as_deref);
+    let stats = stats.map(Stats::new).transpose()?;
+    if args.stats.is_some() {
+        let file = stats.as_ref().map(|stats| stats.file.as_path());
+        command.env(STATS, file.unwrap_or(Path::new("")));
         command.env(STATS_PID, process::id().to_string());
     }
     if args.deadlock {
@@ -155,21 +158,59 @@ fn preload(library: &Path, others: Option<&OsStr>) -> Result<OsString, Failure> 
     Ok(preload)
 }
 
-/// A profile's file as the program will find it, whatever its directory; it is empty now, and
-/// so is the one with the stacks.
-fn stats_file(file: &Path) -> Result<PathBuf, Failure> {
-    let file = path::absolute(file)?;
-    let mut folded = file.clone().into_os_string();
-    folded.push(".folded");
-    for path in [file.as_path(), Path::new(&folded)] {
-        fs::write(path, "").map_err(|error| {
-            Failure::Usage(format!(
-                "--stats: '{}' cannot be written: {error}",
-                path.display()
-            ))
-        })?;
+/// The files of a profile, which can be written. What they hold stays until the library
+/// writes the next; those that were not there before go again if the program cannot be run.
+struct Stats {
+    /// As the program will find it, whatever its directory.
+    file: PathBuf,
+    new: Vec<PathBuf>,
+}
+
+impl Stats {
+    fn new(file: &Path) -> Result<Self, Failure> {
+        let file = path::absolute(file)?;
+        let mut folded = file.clone().into_os_string();
+        folded.push(".folded");
+        let mut stats = Self {
+            file: file.clone(),
+            new: Vec::new(),
+        };
+        for path in [file, folded.into()] {
+            match create(&path) {
+                Ok(true) => stats.new.push(path),
+                Ok(false) => {}
+                Err(error) => {
+                    return Err(Failure::Usage(format!(
+                        "--stats: '{}' cannot be written: {error}",
+                        path.display()
+                    )));
+                }
+            }
+        }
+        Ok(stats)
     }
-    Ok(file)
+}
+
+impl Drop for Stats {
+    fn drop(&mut self) {
+        for path in &self.new {
+            let _ = fs::remove_file(path); // an empty file does no harm
+        }
+    }
+}
+
+/// Makes sure that a file can be written; whether it is new.
+fn create(path: &Path) -> io::Result<bool> {
+    let mut options = OpenOptions::new();
+    options.append(true);
+    match options.create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // It may be a link to a file that is not there yet.
+            options.create_new(false).create(true).open(path)?;
+            Ok(false)
+        }
+        opened => opened.map(|_| true),
+    }
 }
 
 /// As a shell says it, and env(1).

@@ -101,8 +101,28 @@ fn a_profile_is_asked_for_in_the_environment() {
     let file = place.at("profile");
     let stats = format!("--stats={}", file.display());
     assert_eq!(show(&stats), format!("{} 1\n", file.display()));
-    assert_eq!(fs::read(&file).unwrap(), b"");
-    assert_eq!(fs::read(place.at("profile.folded")).unwrap(), b"");
+}
+
+#[test]
+fn a_program_that_cannot_be_run_leaves_the_files_as_they_were() {
+    let place = Place::new(true);
+    let [file, folded] = ["profile", "profile.folded"].map(|name| place.at(name));
+    let stats = format!("--stats={}", file.display());
+    let fail = || {
+        assert_eq!(
+            place.run(&[&stats, "/nonexistent"]).status.code(),
+            Some(127)
+        )
+    };
+    fail();
+    assert!(!file.exists() && !folded.exists());
+    fs::write(&file, "of before").unwrap();
+    fail();
+    assert_eq!(fs::read(&file).unwrap(), b"of before");
+    assert!(!folded.exists());
+    fs::create_dir(&folded).unwrap();
+    assert_eq!(place.run(&[&stats, "true"]).status.code(), Some(2));
+    assert_eq!(fs::read(&file).unwrap(), b"of before");
 }
 
 #[test]
