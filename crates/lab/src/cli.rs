@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    io,
+    io::{self, Write},
     process::{ExitCode, exit},
 };
 
@@ -96,7 +96,10 @@ fn stop_on_signal() {
 /// What the parser does not take: bad usage, or a wish for help or the version.
 fn refused(error: clap::Error, args: &[OsString]) -> Failure {
     if !error.use_stderr() {
-        return Failure::Help(error);
+        return match error.print().and_then(|()| io::stdout().flush()) {
+            Ok(()) => Failure::Help,
+            Err(error) => Failure::Output(error),
+        };
     }
     let mut command = Cli::command();
     command.build();
@@ -108,10 +111,7 @@ fn refused(error: clap::Error, args: &[OsString]) -> Failure {
 /// Says what ended the command, in one line on stderr.
 fn report(failure: Failure) -> ExitCode {
     match failure {
-        Failure::Help(text) => {
-            let _ = text.print();
-            ExitCode::SUCCESS
-        }
+        Failure::Help => ExitCode::SUCCESS,
         Failure::Usage(line) => {
             screen::log(&line);
             ExitCode::from(2)

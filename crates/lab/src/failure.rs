@@ -4,8 +4,8 @@ use std::io;
 
 /// A failure; each kind has its exit status.
 pub enum Failure {
-    /// None: help or the version was asked for.
-    Help(clap::Error),
+    /// None: help or the version was asked for, and printed.
+    Help,
     /// Bad usage: one line that names the value and what would be valid.
     Usage(String),
     /// A lock misbehaved: one line that names it.

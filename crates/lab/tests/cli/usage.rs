@@ -1,6 +1,8 @@
 //! Help, and one line for each way to misuse the command.
 
-use crate::{run, stdout, text};
+use std::fs::File;
+
+use crate::{command, run, stdout, text};
 
 /// The one line on stderr; stdout must be empty and the exit status 2.
 pub fn refused(args: &[&str]) -> String {
@@ -151,6 +153,20 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
     }
     let line = refused(&["locktest", "--lock", "two\nlines"]);
     assert!(line.contains("'two lines' is not a lock"), "{line}");
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for args in [&["--help"][..], &["--version"], &["locktest", "--help"]] {
+        let full = File::options().write(true).open("/dev/full");
+        let mut help = command(args);
+        let output = help.stdout(full.expect("it is there")).output();
+        let output = output.expect("it starts");
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains("results could not be written"), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
 }
 
 #[test]
