@@ -6,7 +6,7 @@ use std::{
     process::{ExitCode, exit},
 };
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
     calibrate, compare, explore, failure::Failure, futex_crowd, futex_hash, futex_pingpong,
@@ -100,6 +100,14 @@ fn refused(error: clap::Error, args: &[OsString]) -> Failure {
             Ok(()) => Failure::Help,
             Err(error) => Failure::Output(error),
         };
+    }
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        // It names no argument; the argument's own parser, given text, does.
+        let text = |arg: &OsString| arg.to_string_lossy().into_owned().into();
+        let args: Vec<OsString> = args.iter().map(text).collect();
+        if let Err(error) = Cli::try_parse_from(&args) {
+            return refused(error, &args);
+        }
     }
     let mut command = Cli::command();
     command.build();

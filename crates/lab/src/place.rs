@@ -1,6 +1,10 @@
 //! Where a command's runs take place: on this machine or on a simulated one.
 
-use std::{path::Path, thread::available_parallelism};
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+    thread::available_parallelism,
+};
 
 use lockyard_sim::Machine;
 
@@ -20,7 +24,7 @@ pub struct Flags {
     /// file, or `host` for this machine as `lockyard calibrate --out host.toml`
     /// described it
     #[arg(long, value_name = "NAME|FILE")]
-    machine: Option<String>,
+    machine: Option<OsString>,
 }
 
 impl Flags {
@@ -32,7 +36,8 @@ impl Flags {
         match (self.world, &self.machine) {
             (World::Native, None) => Ok(Place::Here),
             (World::Native, Some(name)) => Err(Failure::Usage(format!(
-                "--machine '{name}' is a simulated machine: use it with --world sim"
+                "--machine '{}' is a simulated machine: use it with --world sim",
+                name.display()
             ))),
             // None is the default: no machine stands for the others.
             (World::Sim, None) => Err(Failure::Usage(format!(
@@ -48,8 +53,9 @@ impl Flags {
 ///
 /// # Errors
 /// There is no such machine.
-pub fn machine(name: &str) -> Result<Machine, Failure> {
-    let refuse = |why: String| Failure::Usage(format!("--machine '{name}': {why}"));
+pub fn machine(name: impl AsRef<OsStr>) -> Result<Machine, Failure> {
+    let name = name.as_ref();
+    let refuse = |why: String| Failure::Usage(format!("--machine '{}': {why}", name.display()));
     let file = file(name);
     if file.is_none_or(|file| Path::new(file).exists()) {
         return Machine::find(file.unwrap_or(name)).map_err(|why| refuse(why.to_string()));
@@ -63,9 +69,14 @@ pub fn machine(name: &str) -> Result<Machine, Failure> {
 
 /// The file that `--machine` names; none for a machine that comes with the
 /// simulator.
-pub fn file(name: &str) -> Option<&str> {
+pub fn file(name: &OsStr) -> Option<&OsStr> {
     let preset = Machine::presets().any(|preset| preset == name);
-    (!preset).then_some(if name == "host" { HOST_FILE } else { name })
+    let file = if name == "host" {
+        HOST_FILE.as_ref()
+    } else {
+        name
+    };
+    (!preset).then_some(file)
 }
 
 fn valid_machines() -> String {

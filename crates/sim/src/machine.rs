@@ -1,7 +1,7 @@
 //! Machines: what a simulation needs to know of one, read from a TOML file in
 //! which every number says where it comes from.
 
-use std::{fmt, ops::RangeInclusive, path::Path};
+use std::{ffi::OsStr, fmt, ops::RangeInclusive};
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -285,18 +285,20 @@ impl Machine {
     ///
     /// # Errors
     /// There is neither, or the file is malformed.
-    pub fn find(name: &str) -> Result<Self, Refused> {
-        if let Some((_, text)) = PRESETS.iter().find(|(preset, _)| *preset == name) {
-            return Self::parse(name, text);
+    pub fn find(name: impl AsRef<OsStr>) -> Result<Self, Refused> {
+        let name = name.as_ref();
+        if let Some((preset, text)) = PRESETS.iter().find(|(preset, _)| *preset == name) {
+            return Self::parse(preset, text);
         }
-        let text = std::fs::read_to_string(Path::new(name)).map_err(|error| {
+        let shown = name.display().to_string();
+        let text = std::fs::read_to_string(name).map_err(|error| {
             let presets: Vec<_> = Self::presets().collect();
             Refused(format!(
-                "no machine '{name}' ({error}): use a machine file or one of {}",
+                "no machine '{shown}' ({error}): use a machine file or one of {}",
                 presets.join(", ")
             ))
         })?;
-        Self::parse(name, &text)
+        Self::parse(&shown, &text)
     }
 
     /// The machine that `text` describes; `file` is for the errors.

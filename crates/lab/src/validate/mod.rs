@@ -8,7 +8,7 @@ mod grid;
 mod text;
 mod verdict;
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{ffi::OsString, fs, path::PathBuf, time::Duration};
 
 use lockyard_sim::Machine as Simulated;
 
@@ -75,7 +75,7 @@ pub struct Args {
     /// Calibrate nothing and simulate this machine: a machine file, `host` for
     /// host.toml, or a name that comes with the simulator
     #[arg(long, value_name = "FILE|host|NAME")]
-    machine: Option<String>,
+    machine: Option<OsString>,
 
     /// Seed of the order of the locks, of the sampling and of the simulations
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::seed)]

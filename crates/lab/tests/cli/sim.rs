@@ -1,6 +1,6 @@
 //! The simulated world: the same command gives the same bytes.
 
-use std::{fs, path::Path};
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path};
 
 use serde_json::Value;
 
@@ -225,6 +225,12 @@ fn a_machine_file_is_read_and_a_malformed_one_is_refused() {
     fs::write(path("bad.toml"), bad).expect("it can be written");
     let err = refused_in(directory.path(), &simulated("bad.toml", &[]));
     assert!(err.contains(&format!("bad.toml:{line}: hit: ")), "{err}");
+
+    let name = OsStr::from_bytes(b"\xff.toml");
+    fs::copy(path("good.toml"), directory.path().join(name)).expect("it can be copied");
+    let mut locktest = command(&["locktest", "--world", "sim", "--threads", "1", "--machine"]);
+    locktest.arg(name).current_dir(directory.path());
+    assert!(locktest.output().expect("it starts").status.success());
 
     let err = refused_in(directory.path(), &simulated("host", &[]));
     assert!(err.contains("no host.toml") && err.contains("lockyard calibrate --out host.toml"));

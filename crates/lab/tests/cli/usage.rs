@@ -1,6 +1,6 @@
 //! Help, and one line for each way to misuse the command.
 
-use std::fs::File;
+use std::{ffi::OsStr, fs::File, os::unix::ffi::OsStrExt};
 
 use crate::{command, run, stdout, text};
 
@@ -153,6 +153,27 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
     }
     let line = refused(&["locktest", "--lock", "two\nlines"]);
     assert!(line.contains("'two lines' is not a lock"), "{line}");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused_like_other_values() {
+    for (args, names) in [
+        (&["locktest", "--threads"][..], "--threads '\u{fffd}': use"),
+        (&["explore", "--lock"], "'\u{fffd}' is not a lock"),
+        (&["locktest"], "'\u{fffd}'"),
+        (&[], "'\u{fffd}' is not a subcommand"),
+        (
+            &["compare", "--machine"],
+            "'\u{fffd}' is a simulated machine",
+        ),
+    ] {
+        let bytes = OsStr::from_bytes(b"\xff");
+        let output = command(args).arg(bytes).output().expect("it starts");
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+        assert!(err.contains(names), "no {names:?} in {err}");
+    }
 }
 
 #[test]
