@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     failure::Failure,
-    format,
+    format, measure,
     record::rounded,
     screen::{self, Screen},
     values,
@@ -45,12 +45,19 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let screen = Screen::new(args.waiters.len() as u64, None);
     let mut records = Vec::new();
+    let mut failed = Ok(());
     for &waiters in &args.waiters {
         if interrupted() {
             break;
         }
         screen.begins(format!("{waiters} waiters"));
-        records.push(record(waiters));
+        match record(waiters) {
+            Ok(record) => records.push(record),
+            Err(failure) => {
+                failed = Err(failure);
+                break;
+            }
+        }
         screen.ended();
     }
     screen.close();
@@ -58,15 +65,19 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         true => screen::json_lines(&records),
         false => text(&records),
     })?;
-    Ok(())
+    failed
 }
 
-fn record(waiters: u32) -> Record {
-    let report = crowd::run::<BUCKETS, MOST_BUCKETS>(waiters);
+fn record(waiters: u32) -> Result<Record, Failure> {
+    let counted = measure::quietly(|| crowd::run::<BUCKETS, MOST_BUCKETS>(waiters));
+    let report = counted.map_err(|panic| {
+        let why = measure::message(panic.as_ref());
+        Failure::Check(format!("{waiters} waiters: {why}"))
+    })?;
     let each = |total: f64| rounded(total / f64::from(waiters), 1e2);
     let accesses = |cost: Cost| each(cost.accesses as f64);
     let ns = |cost: Cost| each(cost.elapsed.as_nanos() as f64);
-    Record {
+    Ok(Record {
         waiters,
         buckets: report.buckets,
         record_bytes: RECORD_BYTES,
@@ -76,7 +87,7 @@ fn record(waiters: u32) -> Record {
         wake_accesses_max: report.wake.most,
         wait_ns: ns(report.wait),
         wake_ns: ns(report.wake),
-    }
+    })
 }
 
 fn text(records: &[Record]) -> String {

@@ -2,10 +2,11 @@
 
 use std::{
     any::Any,
-    env,
+    env, fs,
     hint::black_box,
+    io,
     panic::{self, AssertUnwindSafe, catch_unwind},
-    sync::Mutex,
+    sync::{Mutex, mpsc},
     thread,
     time::Instant,
 };
@@ -15,6 +16,10 @@ use lockyard_torture::{
     Host, Native, Policy, chains,
     locktest::{Config, Report},
     locktorture, pistress,
+};
+use rustix::{
+    param::page_size,
+    process::{Resource, getrlimit},
 };
 
 use crate::{failure::Failure, place::Place, registry::Entry};
@@ -237,25 +242,51 @@ pub fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Makes sure that this machine can start so many threads, by starting them:
-/// limits of users, groups and address spaces are too many to ask.
+/// limits of users, groups and address spaces are too many to ask. That of the
+/// address space is asked all the same, before each: a thread that finds no
+/// room dies before it can say so. What a run allocates is not tried: without
+/// memory for that it panics, or aborts.
 ///
 /// # Errors
 /// It cannot.
 pub fn can_start(threads: usize) -> Result<(), Failure> {
     let gate = Mutex::new(());
     let closed = gate.lock();
-    let wait = || drop(gate.lock());
+    let (came, comers) = mpsc::channel();
+    let wait = || {
+        let _ = came.send(());
+        drop(gate.lock());
+    };
     thread::scope(|scope| {
         for started in 0..threads {
             let thread = thread::Builder::new().stack_size(128 << 10);
-            if let Err(why) = thread.spawn_scoped(scope, wait) {
+            let thread = room(threads).and_then(|()| thread.spawn_scoped(scope, wait));
+            if let Err(why) = thread {
                 drop(closed);
                 return Err(Failure::Usage(format!(
                     "{threads} threads are too many: this machine starts only {started} at once ({why})"
                 )));
             }
+            let _ = comers.recv(); // what it maps to begin with is there now
         }
         drop(closed);
         Ok(())
     })
+}
+
+/// Whether the address space has room for another thread, and for what so many
+/// need beside their stacks.
+fn room(threads: usize) -> io::Result<()> {
+    const EACH: u64 = 16 << 10;
+    const ALL: u64 = 2 << 20;
+    let Some(limit) = getrlimit(Resource::As).current else {
+        return Ok(());
+    };
+    let pages = fs::read_to_string("/proc/self/statm")?;
+    let pages = pages.split(' ').next().and_then(|pages| pages.parse().ok());
+    let used = pages.unwrap_or(0_u64) * page_size() as u64;
+    if used + ALL + EACH * threads as u64 > limit {
+        return Err(io::Error::other("`ulimit -v` leaves no room for more"));
+    }
+    Ok(())
 }

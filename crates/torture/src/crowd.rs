@@ -223,7 +223,7 @@ fn run_in<const FIRST: usize, const MOST: usize>(
     let stack = BASE + waiters as usize * FRAME;
     let thread = thread::Builder::new().stack_size(stack);
     let thread = thread.spawn(move || gather(table, waiters));
-    let thread = thread.expect("no memory for so many");
+    let thread = thread.unwrap_or_else(|why| panic!("no memory for so many stacks ({why})"));
     thread.join().expect("everybody was woken")
 }
 

@@ -2,8 +2,9 @@
 
 use std::{
     hint, io,
+    panic::resume_unwind,
     sync::{
-        Barrier, OnceLock,
+        OnceLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
@@ -36,7 +37,7 @@ impl Host for Native {
         stop: &AtomicBool,
         body: &(dyn Fn(usize) + Sync),
     ) -> u64 {
-        let start = Barrier::new(tasks);
+        let start = Start(AtomicU32::new(tasks as u32));
         // With more tasks than CPUs this thread may not run for a while, so
         // the tasks themselves say when they began.
         let begin = OnceLock::new();
@@ -46,11 +47,16 @@ impl Host for Native {
                 thread::Builder::new()
                     .stack_size(128 << 10)
                     .spawn_scoped(scope, move || {
-                        start.wait();
-                        begin.get_or_init(Instant::now);
-                        body(task);
+                        if start.together() {
+                            begin.get_or_init(Instant::now);
+                            body(task);
+                        }
                     })
-                    .expect("this machine cannot start another thread")
+                    .unwrap_or_else(|why| {
+                        start.call_off();
+                        let line = format!("this machine cannot start another thread ({why})");
+                        resume_unwind(Box::new(line)) // what catches it prints it
+                    })
             });
             let threads: Vec<_> = threads.collect();
             let begin = begin.wait();
@@ -159,6 +165,33 @@ impl Host for Native {
     }
 }
 
+/// How many are still to come before all start together.
+struct Start(AtomicU32);
+
+impl Start {
+    /// More than ever come.
+    const OFF: u32 = 1 << 31;
+
+    /// Waits for all; whether they start.
+    fn together(&self) -> bool {
+        let mut left = self.0.fetch_sub(1, Ordering::AcqRel) - 1;
+        if left == 0 {
+            Native::wake(&self.0);
+        }
+        while (1..Self::OFF).contains(&left) {
+            Native::wait(&self.0, left);
+            left = self.0.load(Ordering::Acquire);
+        }
+        left == 0
+    }
+
+    /// Not all can come.
+    fn call_off(&self) {
+        self.0.fetch_add(Self::OFF, Ordering::Release);
+        Native::wake(&self.0);
+    }
+}
+
 /// Gives the calling thread a policy.
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
     let parameters = libc::sched_param {
@@ -174,4 +207,24 @@ fn schedule(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
 
 fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_start_together_or_not_at_all() {
+        let start = Start(AtomicU32::new(3));
+        thread::scope(|scope| {
+            let tasks = [0; 3].map(|_| scope.spawn(|| start.together()));
+            assert!(tasks.into_iter().all(|task| task.join().unwrap()));
+        });
+        let start = Start(AtomicU32::new(3));
+        thread::scope(|scope| {
+            let tasks = [0; 2].map(|_| scope.spawn(|| start.together()));
+            start.call_off();
+            assert!(tasks.into_iter().all(|task| !task.join().unwrap()));
+        });
+    }
 }

@@ -1,6 +1,6 @@
 //! Help, and one line for each way to misuse the command.
 
-use std::{ffi::OsStr, fs::File, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, fs::File, os::unix::ffi::OsStrExt, process::Command};
 
 use crate::{command, run, stdout, text};
 
@@ -173,6 +173,29 @@ fn bytes_that_are_no_text_are_refused_like_other_values() {
         assert_eq!(output.status.code(), Some(2), "{err}");
         assert_eq!(err.lines().count(), 1, "{err}");
         assert!(err.contains(names), "no {names:?} in {err}");
+    }
+}
+
+#[test]
+fn an_address_space_without_room_for_the_threads_gets_one_line() {
+    for (kib, args) in [
+        (150_000, "locktest --threads 1000 --seconds 0.01"),
+        (400_000, "locktest --threads 3000 --seconds 0.01"),
+        (400_000, "futex-wake --threads 3000"),
+        (400_000, "futex-crowd --waiters 1000000"),
+    ] {
+        let exe = env!("CARGO_BIN_EXE_lockyard");
+        let script = format!("ulimit -v {kib} && exec {exe} {args}");
+        let mut sh = Command::new("sh");
+        sh.args(["-c", &script]).env_remove("RUST_BACKTRACE");
+        let output = sh.output().expect("sh runs");
+        let err = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{args}: {err}");
+        assert_eq!(err.lines().count(), 1, "{args}: {err}");
+        assert!(
+            err.contains("too many") || err.contains("no memory"),
+            "{err}"
+        );
     }
 }
 
