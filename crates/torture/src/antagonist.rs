@@ -65,9 +65,13 @@ pub struct Report {
     pub forks: u64,
 }
 
+/// The lock at the beginning of a line: where it lies must not decide what is simulated.
+#[repr(align(128))]
+struct Aligned<L>(L);
+
 /// Runs the mover beside its antagonists.
 pub fn run<H: Host, L: Lock>(config: &Config<'_>) -> Report {
-    let (lock, stop) = (L::new(), AtomicBool::new(false));
+    let (Aligned(ref lock), stop) = (Aligned(L::new()), AtomicBool::new(false));
     let waits = Mutex::new(Histogram::new(3).expect("3 significant digits are valid"));
     let forks = AtomicU64::new(0);
     let tasks = 1 + config.forkers + config.soakers;
