@@ -268,7 +268,8 @@ pub fn start() {
     match Profile::map() {
         Err(error) => complain("no profile", &error),
         Ok(profile) if SETTINGS.set(settings).is_ok() => {
-            keep_stderr();
+            clear_file();
+            keep_stderr(); // where the report goes, or a complaint
             stack(); // what finds stacks is bound now, not inside a lock
             // SAFETY: the handlers are functions of this library, which stays loaded.
             unsafe {
@@ -280,6 +281,16 @@ pub fn start() {
             policy::profile();
         }
         Ok(_) => {}
+    }
+}
+
+/// What an earlier run has left is not taken for this one's, should it be killed.
+fn clear_file() {
+    let is_its = |settings: &&Settings| settings.pid == Some(process::id());
+    if let Some(settings) = SETTINGS.get().filter(is_its)
+        && !settings.file.is_empty()
+    {
+        let _ = fs::write(&settings.file, ""); // the report says what is wrong
     }
 }
 
