@@ -175,6 +175,7 @@ pub(crate) struct Memory {
     /// The conditional stores: what every later quiesce sees.
     conditional: View,
     last_conditional: u32,
+    last_surrender: u32,
     serial: u32,
     freed: Vec<(usize, usize)>,
 }
@@ -206,6 +207,7 @@ impl Memory {
             last_quiesce: 0,
             conditional: View::default(),
             last_conditional: 0,
+            last_surrender: 0,
             serial: 1,
             freed: Vec::new(),
         }
@@ -286,6 +288,17 @@ impl Memory {
     /// The serial number at the last test of a conditional store.
     pub(crate) fn last_conditional(&self) -> u32 {
         self.last_conditional
+    }
+
+    /// The serial number when a spinner last gave up.
+    pub(crate) fn last_surrender(&self) -> u32 {
+        self.last_surrender
+    }
+
+    /// A spinner gives up, for nobody else can go on.
+    pub(crate) fn give_up(&mut self) {
+        self.last_surrender = self.serial;
+        self.serial += 1;
     }
 
     /// Whether the word was written since that serial number.

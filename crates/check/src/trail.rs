@@ -105,6 +105,12 @@ struct Turn {
 }
 
 impl Turn {
+    /// Who could have gone: a spinner whose condition holds by an older value alone is
+    /// open, and not enabled.
+    fn able(&self) -> Set {
+        self.enabled.with(self.open)
+    }
+
     fn preemptions(&self) -> u32 {
         self.preemptions + u32::from(self.last.is_some_and(|last| last != self.chosen))
     }
@@ -126,6 +132,8 @@ pub(crate) struct Situation {
     pub(crate) serial: u32,
     pub(crate) enabled: Set,
     pub(crate) open: Set,
+    /// Whether somebody may give up, for nobody else can go on.
+    pub(crate) quiet: bool,
     /// Who had the last turn.
     pub(crate) last: Option<usize>,
     /// A thread whose step cannot matter to others' turns.
@@ -294,6 +302,8 @@ impl Trail {
         };
         let want = match self.strategy {
             Strategy::Bounded(_) => open,
+            // Whoever goes keeps the others from giving up until it is stuck again.
+            Strategy::Reduced if now.quiet => open,
             _ => Set::only(chosen),
         };
         self.nodes.push(Node::Turn(Turn {
@@ -336,17 +346,17 @@ impl Trail {
         if turn.want.meets(initials) {
             return;
         }
-        if turn.enabled.contains(first) {
+        if turn.able().contains(first) {
             turn.want.insert(first);
         } else {
-            turn.want = turn.want.with(turn.enabled);
+            turn.want = turn.want.with(turn.able());
         }
     }
 
     /// Makes sure that everybody is tried at that turn.
     pub(crate) fn want_all(&mut self, turn: usize) {
         let turn = self.turn_at_mut(turn);
-        turn.want = turn.want.with(turn.enabled);
+        turn.want = turn.want.with(turn.able());
     }
 
     /// Picks one of `options`, of which only `fresh` lead to anything new.

@@ -249,12 +249,12 @@ impl<'a> Execution<'a> {
         if !waiting {
             return Continue(None);
         }
-        if enabled.is_empty() {
-            // Those who only look so often give up now.
-            for (thread, state) in self.threads.iter().enumerate() {
-                if state.pending.is_some() && state.wait.is_patient() {
-                    enabled.insert(thread);
-                }
+        // Those who only look so often may give up now.
+        let mut quiet = false;
+        for (thread, state) in self.threads.iter().enumerate() {
+            if state.pending.is_some() && self.may_give_up(thread) {
+                enabled.insert(thread);
+                quiet = true;
             }
         }
         if enabled.is_empty() {
@@ -270,6 +270,7 @@ impl<'a> Execution<'a> {
             serial: self.memory.serial(),
             enabled,
             open,
+            quiet,
             last: self.steps.last().map(|step| step.thread),
             harmless,
         };

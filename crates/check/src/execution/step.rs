@@ -50,6 +50,9 @@ impl Execution<'_> {
         }
         let writes = self.written_by(thread, op).is_some();
         match op {
+            // Who gave up was waiting for whatever else could be done, and goes on now.
+            _ if self.memory.last_surrender() >= asleep => true,
+            Op::Await { .. } if option == STOP && self.is_lasting(thread) => true,
             _ if writes && self.memory.last_pair() >= asleep => true,
             Op::Store { .. } => false,
             Op::Fence => self.memory.last_fence() >= asleep,
@@ -99,7 +102,7 @@ impl Execution<'_> {
             Op::Await { word, .. } => {
                 let stop = state.wait.may_stop(state.whims)
                     || state.wait.stale
-                    || state.wait.is_patient() && self.is_quiet();
+                    || self.may_give_up(thread);
                 let accepted = self.accepted(thread, word);
                 accepted.chain(stop.then_some(STOP)).collect()
             }
@@ -142,7 +145,14 @@ impl Execution<'_> {
             .and_then(|word| self.memory.message(word, option).step);
         let mut sources: Few = source.into_iter().collect();
         let augend = self.augend(thread, op);
-        let rivals = self.rivals(thread, op);
+        let mut rivals = self.rivals(thread, op);
+        if option == STOP {
+            // That its condition holds, or an older value would do, is their doing.
+            let watched = &self.threads[thread].wait.watched;
+            rivals.extend(watched.iter().flat_map(|&word| self.memory.writers(word)));
+        }
+        let lasts = matches!(op, Op::Await { .. }) && self.is_lasting(thread);
+        let gives_up = lasts && option == STOP;
         let takers = self.takers(thread, op);
         // A word whose newest message it reads, and which it may write as well.
         let also = match op {
@@ -169,7 +179,19 @@ impl Execution<'_> {
         for &earlier in rivals.iter().chain(&sources) {
             clock.join(&self.steps[earlier].clock);
         }
+        if gives_up {
+            // Behind all that others did, and none of it is turned round: while they could
+            // do that, this thread could not give up.
+            for other in &self.threads {
+                clock.join(&other.clock);
+            }
+            self.memory.give_up();
+        }
         if is_fresh && self.trail.is_reduced() {
+            if lasts {
+                // It could give up, if whatever the others can do came first.
+                self.trail.want_all(self.trail.here());
+            }
             if self.limits.pairs && fresh.len() < options.len() {
                 // Of the other options a pair may make new ones, if it comes before.
                 self.trail.want_all(self.trail.here());

@@ -51,13 +51,21 @@ impl Execution<'_> {
             .filter(move |&message| wait.accepts(self.memory.message(word, message).value))
     }
 
-    /// Whether nobody can go on.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.threads
+    /// Whether the thread, if it stops without its value, gives up: no whim does it.
+    pub(super) fn is_lasting(&self, thread: usize) -> bool {
+        let state = &self.threads[thread];
+        state.wait.is_patient() && state.whims == 0
+    }
+
+    /// Whether the thread may give up: nobody else can go on.
+    pub(super) fn may_give_up(&self, thread: usize) -> bool {
+        let mut others = self
+            .threads
             .iter()
             .enumerate()
-            .filter_map(|(thread, state)| Some((thread, state.pending?)))
-            .all(|(thread, op)| !self.is_enabled(thread, op))
+            .filter(|&(t, _)| t != thread);
+        self.is_lasting(thread)
+            && others.all(|(t, state)| !state.pending.is_some_and(|op| self.is_enabled(t, op)))
     }
 
     /// Tells the waiting threads that the word was written.
