@@ -13,6 +13,7 @@ mod purity;
 pub mod source;
 mod text;
 mod unsafety;
+mod weakened;
 
 use crate::header;
 use source::Source;
@@ -58,6 +59,7 @@ pub fn run(root: &Path, write: bool) -> anyhow::Result<bool> {
         findings.extend(purity::check(source));
         findings.extend(orderings::check(source));
         findings.extend(unsafety::check(source));
+        findings.extend(weakened::check(source));
     }
     findings.extend(files.iter().flat_map(text::check));
     findings.extend(layers::check(&files)?);

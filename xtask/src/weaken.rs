@@ -8,7 +8,7 @@ use clap::ValueEnum;
 
 use crate::variants::{Models, Suite, Tree, Verdict};
 
-mod sites;
+pub mod sites;
 mod survivors;
 
 use sites::Weakening;
@@ -67,6 +67,7 @@ impl Lock {
             Lock::Osq => &["osq.rs"],
             Lock::Mutex => &[
                 "mutex.rs",
+                "mutex/keep.rs",
                 "mutex/leaving.rs",
                 "mutex/spin.rs",
                 "mutex/wait.rs",
@@ -77,6 +78,7 @@ impl Lock {
             Lock::Condvar => &["condvar.rs", "mutex/batch.rs"],
             Lock::Rwsem => &[
                 "rwsem.rs",
+                "rwsem/at_once.rs",
                 "rwsem/enter.rs",
                 "rwsem/spin.rs",
                 "rwsem/wait.rs",
@@ -94,6 +96,12 @@ impl Lock {
             Lock::FutexKeys => &["futex/lookup.rs", "futex/memory.rs"],
         }
     }
+}
+
+/// Whether the file, from crates/core/src, is a lock's.
+pub fn is_listed(file: &str) -> bool {
+    let mut files = Lock::value_variants().iter().flat_map(|lock| lock.files());
+    files.any(|known| *known == file)
 }
 
 /// Weakens each site of a lock, prints what the models say, and compares that

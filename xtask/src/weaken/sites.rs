@@ -6,7 +6,10 @@ use std::ops::Range;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-use crate::{tidy::orderings, variants::Code};
+use crate::{
+    tidy::{orderings, source::Source},
+    variants::Code,
+};
 
 /// One weakening, by what stays when lines move.
 #[derive(Clone, PartialEq, Eq, Deserialize, Debug)]
@@ -33,6 +36,21 @@ pub struct Weakening {
     pub with: &'static str,
 }
 
+const CALLS: [[&str; 6]; 2] = [
+    ["P", ":", ":", "quiesce", "(", ")"],
+    ["P", ":", ":", "fence", "(", ")"],
+];
+
+fn calls(source: &Source) -> impl Iterator<Item = usize> {
+    CALLS.iter().flat_map(|call| source.find(call))
+}
+
+/// The first line of a file at which something can be weakened.
+pub fn first(source: &Source) -> Option<usize> {
+    let sites = orderings::sites(source).chain(calls(source));
+    sites.map(|at| source.tokens[at].at.line).min()
+}
+
 /// All weakenings of a file.
 ///
 /// # Errors
@@ -41,9 +59,7 @@ pub fn find(file: &str, text: &str) -> anyhow::Result<Vec<Weakening>> {
     let code = Code::parse(file, text)?;
     let mut found: Vec<Weakening> = Vec::new();
     let orderings = orderings::sites(&code.source).map(|at| (at, at, weaker(&code, at)));
-    let calls = ["quiesce", "fence"].map(|call| ["P", ":", ":", call, "(", ")"]);
-    let calls = calls.iter().flat_map(|call| code.source.find(call));
-    let calls = calls.map(|at| (at, at + 5, vec!["()"]));
+    let calls = calls(&code.source).map(|at| (at, at + CALLS[0].len() - 1, vec!["()"]));
     for (first, last, weaker) in orderings.chain(calls) {
         let at = code.source.tokens[first].at;
         let range = code.range(first, last);
