@@ -132,8 +132,6 @@ pub(crate) struct Situation {
     pub(crate) serial: u32,
     pub(crate) enabled: Set,
     pub(crate) open: Set,
-    /// Whether somebody may give up, for nobody else can go on.
-    pub(crate) quiet: bool,
     /// Who had the last turn.
     pub(crate) last: Option<usize>,
     /// A thread whose step cannot matter to others' turns.
@@ -302,8 +300,6 @@ impl Trail {
         };
         let want = match self.strategy {
             Strategy::Bounded(_) => open,
-            // Whoever goes keeps the others from giving up until it is stuck again.
-            Strategy::Reduced if now.quiet => open,
             _ => Set::only(chosen),
         };
         self.nodes.push(Node::Turn(Turn {

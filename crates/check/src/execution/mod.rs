@@ -250,11 +250,9 @@ impl<'a> Execution<'a> {
             return Continue(None);
         }
         // Those who only look so often may give up now.
-        let mut quiet = false;
         for (thread, state) in self.threads.iter().enumerate() {
             if state.pending.is_some() && self.may_give_up(thread) {
                 enabled.insert(thread);
-                quiet = true;
             }
         }
         if enabled.is_empty() {
@@ -270,7 +268,6 @@ impl<'a> Execution<'a> {
             serial: self.memory.serial(),
             enabled,
             open,
-            quiet,
             last: self.steps.last().map(|step| step.thread),
             harmless,
         };

@@ -205,6 +205,13 @@ fn any_of_two_spinners_tires_first() {
 }
 
 #[test]
+fn a_spinner_tires_when_nobody_else_can_go_on() {
+    let tires = vec![Step::Await(0, 1, Stop::Tires)]; // although its value is there
+    let program = vec![tires, vec![Step::Load(1, Acquire)]];
+    compare(&Explorer::new(), program).expect("few executions");
+}
+
+#[test]
 fn nothing_is_lost() {
     compare_many(1, &ALL, 2);
     if std::env::var_os("MODELS_IN_FULL").is_some() {
