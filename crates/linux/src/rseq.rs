@@ -25,9 +25,10 @@ use crate::{arch, clock, loaded, percpu::Place, tasks};
 static RESTARTING: AtomicBool = AtomicBool::new(false);
 static ANNOUNCING: AtomicBool = AtomicBool::new(false);
 
-/// Registers the process as it starts, or as the library is loaded, which stays so. In a process of one
-/// thread that takes some microseconds; in one of several the kernel waits for all CPUs to
-/// have switched threads, some ten milliseconds, which the first lock would take otherwise.
+/// Registers the process as it starts, or as the library is loaded, which stays so. In a
+/// process of one thread that takes some microseconds; in one of several the kernel waits for
+/// all CPUs to have switched threads, some ten milliseconds, which the first lock would take
+/// otherwise.
 #[used]
 // SAFETY: the section is a list of functions of this type, which the dynamic linker calls, or
 // the C library where there is none, each once. This one needs nothing of Rust's run time.

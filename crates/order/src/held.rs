@@ -97,7 +97,7 @@ impl Holds {
 
     /// The one that was taken last of those of this lock, in this mode if there is one.
     pub fn find(&self, address: usize, mode: Option<Mode>) -> Option<&Held> {
-        let in_mode = self.of(address).find(|held| Some(held.mode()) == mode);
+        let in_mode = mode.and_then(|mode| self.of(address).find(|held| held.mode() == mode));
         in_mode.or_else(|| self.of(address).next())
     }
 
