@@ -51,8 +51,8 @@ use lockyard_core::{
     Clock, Deadline, Event, KernelPi, LockPi, Look, PerCpu, Platform, Running, TaskId, TaskRecord,
     Woken,
 };
-pub use tasks::is_registered;
 use tasks::{Numbers, Tids};
+pub use tasks::{is_gone, is_registered};
 use urgency::{URGENCY, Urgency};
 
 /// Does now what the calling thread's first lock would do, some microseconds of work: gives it

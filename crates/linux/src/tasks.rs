@@ -46,8 +46,9 @@ pub struct Record {
     pub interruptible: AtomicUsize,
     /// Whether somebody has interrupted one.
     pub interrupted: AtomicBool,
-    /// Whether it is that of a thread that had ended once: nobody may say when it has again.
-    late: AtomicBool,
+    /// If it is that of a thread that had ended once, the kernel's number of that: nobody may
+    /// say when it has ended again.
+    late: AtomicU32,
     /// The next number in the list of free ones.
     free: AtomicU32,
 }
@@ -344,7 +345,7 @@ fn register() -> TaskId {
     begin_to_keep();
     let ends = on_exit(me);
     if was_another() {
-        record.late.store(true, Relaxed); // the thread's own, or checked by `lost`
+        record.late.store(record.tid.load(Relaxed), Relaxed); // the thread's own, for `lost`
         LATE.fetch_add(1, Relaxed); // a hint
     } else if ends {
         record.whereabouts.begin();
@@ -440,7 +441,8 @@ fn lost() -> Option<TaskId> {
     let known = all.filter(|&task| !TABLE[chunk_of(task)].load(Acquire).is_null()); // (T1)
     let is_lost = |task: &TaskId| {
         let record = record(*task);
-        record.late.load(Relaxed) && is_gone(record.tid.load(Relaxed)) && no_longer_late(record)
+        let tid = record.late.load(Relaxed);
+        tid != 0 && is_gone(tid) && no_longer_late(record, tid)
     };
     let lost = { known }.find(is_lost)?;
     ended(lost);
@@ -449,7 +451,7 @@ fn lost() -> Option<TaskId> {
 
 /// Whether no thread of this process has that number of the kernel's. Then nothing that it did is
 /// still on its way.
-fn is_gone(tid: u32) -> bool {
+pub fn is_gone(tid: u32) -> bool {
     errno::kept(|| {
         // SAFETY: a signal of number 0 is not sent.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) };
@@ -458,13 +460,23 @@ fn is_gone(tid: u32) -> bool {
     })
 }
 
-/// The record is a late thread's no longer. Returns whether it was.
-fn no_longer_late(record: &Record) -> bool {
-    let was = record.late.swap(false, Relaxed); // one of those that find it gone has it
-    if was {
+/// The record is no longer that of a late thread of this number. Returns whether it was.
+fn no_longer_late(record: &Record, tid: u32) -> bool {
+    // One of those that find it gone has it, unless another late thread has it by now.
+    let was = record.late.compare_exchange(tid, 0, Relaxed, Relaxed);
+    if was.is_ok() {
         LATE.fetch_sub(1, Relaxed); // a hint
     }
-    was
+    was.is_ok()
+}
+
+/// The record may be that of a late thread, which says itself that it ends, or is not in this
+/// process.
+fn end_lateness(record: &Record) {
+    let tid = record.late.load(Relaxed); // nobody else writes to it
+    if tid != 0 {
+        no_longer_late(record, tid);
+    }
 }
 
 /// A number that nobody has had.
@@ -542,7 +554,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
         own().tid.set(0);
         own().was_another.set(true);
         keeper().begin(false); // what was reserved for `me` is the next one's
-        no_longer_late(record(me));
+        end_lateness(record(me));
         ended(me);
         release(me);
     }
@@ -575,7 +587,7 @@ extern "C" fn after_fork_in_child() {
         record.tid.store(tid, Relaxed); // the child has one thread
         record.inside.store(0, Relaxed); // likewise
         if !mine {
-            no_longer_late(record);
+            end_lateness(record);
         }
         record.whereabouts.after_fork_in_child(mine);
     }

@@ -22,7 +22,10 @@ fn open() -> (*mut c_void, extern "C" fn() -> u32) {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: the path is a C string, and that of a library without constructors but ours.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
-    assert!(!library.is_null(), "{path:?} is built with the examples");
+    assert!(
+        !library.is_null(),
+        "{path:?}: cargo test builds it; with --test, so does --examples"
+    );
     // SAFETY: the library is open, the name a C string.
     let function = unsafe { libc::dlsym(library, c"use_plugin".as_ptr()) };
     assert!(!function.is_null());

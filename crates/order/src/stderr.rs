@@ -2,59 +2,104 @@
 //!
 //! Many a program closes it before it has ended, and may open another file in its place.
 
-use std::{io, os::fd::RawFd, sync::OnceLock};
+use std::{
+    io,
+    os::fd::RawFd,
+    sync::{
+        OnceLock,
+        atomic::{AtomicI32, Ordering::Relaxed},
+    },
+};
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fd::{BorrowedFd, IntoRawFd},
     fs, io as fd_io,
     io::Errno,
 };
 
 const STDERR: RawFd = 2;
+/// No copy was made; or it was closed in a fork's child.
+const NONE: RawFd = -1;
+const CLOSED: RawFd = -2;
 
 /// What was standard error when the process began.
 struct Kept {
-    /// Its device and inode: it is written to only where that file is open still.
-    file: (u64, u64),
+    /// Its device and inode, if there was one: it is written to only where that is open still.
+    file: Option<(u64, u64)>,
     /// Open there as well.
-    copy: RawFd,
+    copy: AtomicI32,
 }
 
 static KEPT: OnceLock<Kept> = OnceLock::new();
 
 /// Keeps what is standard error now, for what is still said when the program has closed it.
-/// A program that is executed has none of it.
+/// A program that is executed has none of it, nor has a fork's child: that may go on for long,
+/// and who reads a pipe waits for its end.
 pub fn keep_stderr() {
     const NUMBERS: [RawFd; 2] = [1000, 10]; // from there on: not where programs count from
     let copy = |from| fd_io::fcntl_dupfd_cloexec(open(STDERR), from).ok();
-    if let Some(file) = file(STDERR)
-        && let Some(copy) = NUMBERS.into_iter().find_map(copy)
-    {
-        let copy = copy.into_raw_fd();
-        KEPT.get_or_init(|| Kept { file, copy });
+    KEPT.get_or_init(|| {
+        let file = file(STDERR);
+        let copy = file.and_then(|_| NUMBERS.into_iter().find_map(copy));
+        if copy.is_some() {
+            // SAFETY: the handler is a function of this crate, which stays loaded.
+            unsafe { libc::pthread_atfork(None, None, Some(close_copy)) };
+        }
+        let copy = copy.map_or(NONE, IntoRawFd::into_raw_fd).into();
+        Kept { file, copy }
+    });
+}
+
+extern "C" fn close_copy() {
+    if let Some(kept) = KEPT.get() {
+        let copy = kept.copy.swap(CLOSED, Relaxed); // the child has one thread
+        if kept.is_at(copy) {
+            // SAFETY: it was opened above, and nobody here uses it any more.
+            unsafe { fd_io::close(copy) };
+        }
+    }
+}
+
+impl Kept {
+    fn is_at(&self, number: RawFd) -> bool {
+        self.file.is_some() && number >= 0 && file(number) == self.file
+    }
+
+    fn number(&self) -> Option<RawFd> {
+        let copy = self.copy.load(Relaxed); // set before there was another thread
+        let found = [STDERR, copy].into_iter().find(|at| self.is_at(*at));
+        // A daemon's may be another on purpose.
+        found.or((copy == CLOSED).then_some(STDERR))
     }
 }
 
 /// Writes it all to standard error, by system calls that are no cancellation points.
 ///
 /// # Errors
-/// That of the system; `EBADF` if the program has closed all there was.
+/// That of the system; `EBADF` if the program has closed all there was, `EPIPE` if nobody
+/// reads it, for which no signal is sent.
 pub fn write_stderr(mut text: &[u8]) -> io::Result<()> {
-    let number = match KEPT.get() {
-        None => STDERR,
-        Some(kept) => [STDERR, kept.copy]
-            .into_iter()
-            .find(|number| file(*number) == Some(kept.file))
-            .ok_or(Errno::BADF)?,
-    };
+    let number = KEPT.get().map_or(Some(STDERR), Kept::number);
+    let file = open(number.ok_or(Errno::BADF)?);
     while !text.is_empty() {
-        match fd_io::write(open(number), text) {
+        if is_broken(file) {
+            return Err(Errno::PIPE.into());
+        }
+        match fd_io::write(file, text) {
             Ok(written) => text = &text[written..],
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
+}
+
+/// Whether it is a pipe or a socket that nobody reads.
+fn is_broken(file: BorrowedFd) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(file, PollFlags::OUT)];
+    let now = poll(&mut polled, Some(&Timespec::default()));
+    now.is_ok() && polled[0].revents().contains(PollFlags::ERR)
 }
 
 /// The file that is open there.

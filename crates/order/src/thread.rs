@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use lockyard_linux::errno;
+use lockyard_linux::{errno, is_gone};
 
 use crate::{
     GRAPH, graph,
@@ -100,7 +100,9 @@ pub fn enter() -> Option<Inside> {
 #[cold]
 #[inline(never)]
 fn register() -> Option<&'static Thread> {
-    let Some(me) = records().find(|record| record.claim()).or_else(map) else {
+    let free = || records().find(|record| record.claim());
+    let found = free().or_else(|| if forget_gone() { free() } else { None });
+    let Some(me) = found.or_else(map) else {
         STATE.set(REFUSED);
         Limit::Threads.say_once();
         return None;
@@ -123,6 +125,7 @@ impl Thread {
     }
 
     fn release(&self) {
+        self.tid.store(0, Relaxed); // it is nobody's
         self.holds.clear();
         self.used.store(false, Release); // (R1)
     }
@@ -185,6 +188,31 @@ pub fn records() -> impl Iterator<Item = &'static Thread> {
     };
     let next = move |at: &&'static Thread| record(at.next.load(Acquire));
     std::iter::successors(record(RECORDS.load(Acquire)), next)
+}
+
+/// Gives back the records of threads that are gone: one that took its first lock after its last
+/// destructor has not said so. It looks when there are twice as many records as last time, and
+/// none is free. Returns whether it looked.
+fn forget_gone() -> bool {
+    const FEW: u32 = 64;
+    let count = COUNT.load(Relaxed);
+    let looks = count >= FEW && count.is_power_of_two();
+    if looks {
+        for record in records() {
+            let tid = record.tid();
+            // One that looks has it, and no thread that has it again by now loses it.
+            let gone = tid != 0 && is_gone(tid);
+            if gone
+                && record
+                    .tid
+                    .compare_exchange(tid, 0, Relaxed, Relaxed)
+                    .is_ok()
+            {
+                record.release();
+            }
+        }
+    }
+    looks
 }
 
 /// A new record, in use.

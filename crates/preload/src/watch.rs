@@ -290,7 +290,11 @@ fn clear_file() {
     if let Some(settings) = SETTINGS.get().filter(is_its)
         && !settings.file.is_empty()
     {
-        let _ = fs::write(&settings.file, ""); // the report says what is wrong
+        let mut folded = settings.file.clone();
+        folded.push(".folded");
+        for file in [&settings.file, &folded] {
+            let _ = fs::write(file, ""); // the report says what is wrong
+        }
     }
 }
 

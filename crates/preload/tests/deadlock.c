@@ -224,20 +224,22 @@ static void after_another(void)
 	both_orders();
 }
 
-static void take_a_at_end(void *unused)
-{
-	(void)unused;
-	take_a_alone();
-}
-
 static pthread_key_t key;
+
+/* In every round of destructors. */
+static void take_a_at_end(void *rounds)
+{
+	take_a_alone();
+	if (rounds != (void *)1)
+		pthread_setspecific(key, (char *)rounds - 1);
+}
 
 static void set_key(void)
 {
-	pthread_setspecific(key, &key);
+	pthread_setspecific(key, (void *)4); /* PTHREAD_DESTRUCTOR_ITERATIONS */
 }
 
-/* More threads than are watched at a time, whose first lock is in a destructor. */
+/* More threads than are watched at a time, whose first and last locks are in destructors. */
 static void many_ends(void)
 {
 	take_a_alone();
