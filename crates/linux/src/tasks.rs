@@ -277,10 +277,14 @@ pub fn records() -> impl Iterator<Item = &'static Record> {
 }
 
 fn records_from(first: u32) -> impl Iterator<Item = &'static Record> {
+    numbers_from(first).map(record)
+}
+
+/// Those that have a record.
+fn numbers_from(first: u32) -> impl Iterator<Item = TaskId> {
     (first..FRESH.load(Relaxed))
         .filter_map(TaskId::new)
         .filter(|&task| !TABLE[chunk_of(task)].load(Acquire).is_null()) // (T1)
-        .map(record)
 }
 
 /// The records of all threads that live, or ended as readers.
@@ -437,14 +441,12 @@ fn lost() -> Option<TaskId> {
     if LATE.load(Relaxed) == 0 {
         return None; // at most a number more
     }
-    let all = (FIRST..FRESH.load(Relaxed)).filter_map(TaskId::new);
-    let known = all.filter(|&task| !TABLE[chunk_of(task)].load(Acquire).is_null()); // (T1)
     let is_lost = |task: &TaskId| {
         let record = record(*task);
         let tid = record.late.load(Relaxed);
         tid != 0 && is_gone(tid) && no_longer_late(record, tid)
     };
-    let lost = { known }.find(is_lost)?;
+    let lost = numbers_from(FIRST).find(is_lost)?;
     ended(lost);
     Some(lost)
 }

@@ -224,7 +224,7 @@ pub fn of_all_kinds() -> Rc<Guarded> {
 }
 
 #[test]
-#[ignore = "4,500,000 random executions; `states` samples the same tasks each time"]
+#[ignore = "6,000,000 random executions; `states` samples the same tasks each time"]
 fn three_tasks_of_all_kinds() {
     for seed in 0..100 {
         let explorer = Explorer::new().whims(4);
