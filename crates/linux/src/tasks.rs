@@ -465,20 +465,11 @@ pub fn is_gone(tid: u32) -> bool {
 /// The record is no longer that of a late thread of this number. Returns whether it was.
 fn no_longer_late(record: &Record, tid: u32) -> bool {
     // One of those that find it gone has it, unless another late thread has it by now.
-    let was = record.late.compare_exchange(tid, 0, Relaxed, Relaxed);
-    if was.is_ok() {
+    let was = tid != 0 && (record.late.compare_exchange(tid, 0, Relaxed, Relaxed)).is_ok();
+    if was {
         LATE.fetch_sub(1, Relaxed); // a hint
     }
-    was.is_ok()
-}
-
-/// The record may be that of a late thread, which says itself that it ends, or is not in this
-/// process.
-fn end_lateness(record: &Record) {
-    let tid = record.late.load(Relaxed); // nobody else writes to it
-    if tid != 0 {
-        no_longer_late(record, tid);
-    }
+    was
 }
 
 /// A number that nobody has had.
@@ -556,7 +547,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
         own().tid.set(0);
         own().was_another.set(true);
         keeper().begin(false); // what was reserved for `me` is the next one's
-        end_lateness(record(me));
+        no_longer_late(record(me), record(me).late.load(Relaxed)); // its own
         ended(me);
         release(me);
     }
@@ -589,7 +580,7 @@ extern "C" fn after_fork_in_child() {
         record.tid.store(tid, Relaxed); // the child has one thread
         record.inside.store(0, Relaxed); // likewise
         if !mine {
-            end_lateness(record);
+            no_longer_late(record, record.late.load(Relaxed)); // nobody else is here
         }
         record.whereabouts.after_fork_in_child(mine);
     }

@@ -22,8 +22,7 @@ impl Mutex {
     #[cold]
     #[inline(never)]
     pub fn wants_back(&self) {
-        // The owner's own.
-        if self.more.load(Relaxed) == 0 {
+        if self.is_once() {
             order::wants_back(self.seen(), Exclusive);
         }
     }
