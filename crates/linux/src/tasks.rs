@@ -46,6 +46,9 @@ pub struct Record {
     pub interruptible: AtomicUsize,
     /// Whether somebody has interrupted one.
     pub interrupted: AtomicBool,
+    /// If it is that of a thread that had ended once, the kernel's number of that: nobody may
+    /// say when it has ended again.
+    late: AtomicU32,
     /// The next number in the list of free ones.
     free: AtomicU32,
 }
@@ -64,6 +67,8 @@ static FREE: AtomicU64 = AtomicU64::new(0);
 /// The first numbers whose record is a thread's, or was when that ended as a reader: a bit
 /// each. Of others nobody knows.
 static LIVING: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// How many records are late ones.
+static LATE: AtomicU32 = AtomicU32::new(0);
 /// Whether this process is a fork's child, in which some tasks are gone.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -342,8 +347,12 @@ fn register() -> TaskId {
     own().me.set(me.number());
     own().record.set(Some(record));
     begin_to_keep();
-    if on_exit(me) && !was_another() {
-        record.whereabouts.begin(); // a thread that ends again may not say so
+    let ends = on_exit(me);
+    if was_another() {
+        record.late.store(record.tid.load(Relaxed), Relaxed); // the thread's own, for `lost`
+        LATE.fetch_add(1, Relaxed); // a hint
+    } else if ends {
+        record.whereabouts.begin();
     }
     me
 }
@@ -360,7 +369,7 @@ pub fn borrow() -> TaskId {
 
 /// A number that no thread has.
 fn unused() -> TaskId {
-    reuse().unwrap_or_else(fresh)
+    reuse().or_else(lost).unwrap_or_else(fresh)
 }
 
 /// From now on locks may be reserved for the calling thread, if it has restartable
@@ -426,6 +435,22 @@ pub fn release(task: TaskId) {
     }
 }
 
+/// The number of a late thread that is gone. After all destructors the C library still frees
+/// memory, and if that takes a lock the thread has a number again, and ends without a word.
+fn lost() -> Option<TaskId> {
+    if LATE.load(Relaxed) == 0 {
+        return None; // at most a number more
+    }
+    let is_lost = |task: &TaskId| {
+        let record = record(*task);
+        let tid = record.late.load(Relaxed);
+        tid != 0 && is_gone(tid) && no_longer_late(record, tid)
+    };
+    let lost = numbers_from(FIRST).find(is_lost)?;
+    ended(lost);
+    Some(lost)
+}
+
 /// Whether no thread of this process has that number of the kernel's. Then nothing that it did is
 /// still on its way.
 pub fn is_gone(tid: u32) -> bool {
@@ -435,6 +460,16 @@ pub fn is_gone(tid: u32) -> bool {
         let error = std::io::Error::last_os_error().raw_os_error();
         sent != 0 && error == Some(libc::ESRCH)
     })
+}
+
+/// The record is no longer that of a late thread of this number. Returns whether it was.
+fn no_longer_late(record: &Record, tid: u32) -> bool {
+    // One of those that find it gone has it, unless another late thread has it by now.
+    let was = tid != 0 && (record.late.compare_exchange(tid, 0, Relaxed, Relaxed)).is_ok();
+    if was {
+        LATE.fetch_sub(1, Relaxed); // a hint
+    }
+    was
 }
 
 /// A number that nobody has had.
@@ -506,12 +541,17 @@ fn on_exit(me: TaskId) -> bool {
 /// A thread ends, after the thread-local destructors of Rust and C++. It may
 /// still lock in destructors of other keys, and then registers again.
 extern "C" fn on_thread_exit(value: *mut libc::c_void) {
-    if let Some(me) = TaskId::new(value.addr() as u32) {
+    // glibc gives a thread the values with its stack that an earlier one set after its last
+    // destructor: a number that may be another's by now.
+    if let Some(me) = TaskId::new(value.addr() as u32)
+        && own().me.get() == me.number()
+    {
         own().me.set(0);
         own().record.set(None);
         own().tid.set(0);
         own().was_another.set(true);
         keeper().begin(false); // what was reserved for `me` is the next one's
+        no_longer_late(record(me), record(me).late.load(Relaxed)); // its own
         ended(me);
         release(me);
     }
@@ -543,6 +583,9 @@ extern "C" fn after_fork_in_child() {
         let tid = if mine { asked_tid() } else { 0 };
         record.tid.store(tid, Relaxed); // the child has one thread
         record.inside.store(0, Relaxed); // likewise
+        if !mine {
+            no_longer_late(record, record.late.load(Relaxed)); // nobody else is here
+        }
         record.whereabouts.after_fork_in_child(mine);
     }
     // What it held by the parent's number it does not hold by its own.

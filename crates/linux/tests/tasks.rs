@@ -7,7 +7,13 @@ mod counter;
 #[path = "support/counts.rs"]
 mod counts;
 
-use std::{collections::HashSet, ffi::c_void, ptr, sync::OnceLock, thread};
+use std::{
+    collections::{BTreeSet, HashSet},
+    ffi::c_void,
+    ptr,
+    sync::{Mutex, OnceLock},
+    thread,
+};
 
 use alone::Alone;
 use counter::Counter;
@@ -73,10 +79,12 @@ fn a_thread_may_lock_in_a_thread_local_destructor_for_the_first_time() {
 
 /// C's destructors run after Rust's, and those of keys that were made late
 /// after the thread has given its number back: they take another, and again
-/// when they are called again.
+/// when they are called again. After the last call nobody is told when the thread is gone:
+/// then its number is the next one's all the same.
 #[test]
 fn c_destructors_lock_again_and_again() {
-    const CALLS: usize = 3;
+    const CALLS: usize = 4; // PTHREAD_DESTRUCTOR_ITERATIONS
+    static NUMBERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
     static COUNTER: Counter = Counter::new();
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
 
@@ -107,8 +115,12 @@ fn c_destructors_lock_again_and_again() {
     in_rounds_of_threads(ROUNDS, THREADS, || {
         arm(CALLS);
         COUNTER.add();
+        NUMBERS.lock().unwrap().insert(Linux::me().number());
     });
     assert_eq!(COUNTER.total(), ROUNDS * THREADS * (1 + 10 * CALLS as u64));
+    // Those of a round may be gone a moment after they were waited for.
+    let numbers = NUMBERS.lock().unwrap().len() as u64;
+    assert!(numbers <= 4 * THREADS, "{numbers}");
 }
 
 #[test]

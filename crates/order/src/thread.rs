@@ -275,6 +275,9 @@ extern "C" fn on_thread_exit(record: *mut libc::c_void) {
     const LAST: u32 = 3; // of PTHREAD_DESTRUCTOR_ITERATIONS, from 0
     // SAFETY: `on_exit` has put a record there.
     let me: &'static Thread = unsafe { &*record.cast() };
+    if !ptr::eq(me, RECORD.get()) {
+        return; // an earlier thread's, that had this stack and locked after its last destructor
+    }
     let is_last = ROUNDS.get() == LAST;
     if !is_last && !me.holds.trim() {
         ROUNDS.set(ROUNDS.get() + 1);

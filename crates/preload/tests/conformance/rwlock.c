@@ -181,6 +181,37 @@ static void a_writer_comes_first(void)
 	CODE(pthread_rwlock_destroy(&rwlock), 0);
 }
 
+static void *nothing(void *argument)
+{
+	return argument;
+}
+
+/* A thread that ends may lock as late as its last memory is freed (early.c), and those that
+ * come have its stack. None of that touches one that sleeps. */
+static void threads_come_and_go_while_others_wait(void)
+{
+	enum { MOST = 4 };
+	int i, j;
+
+	for (i = 0; i < 16 * MOST; i++) {
+		pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
+		pthread_t writers[MOST];
+
+		CODE(pthread_rwlock_rdlock(&rwlock), 0);
+		for (j = 0; j <= i % MOST; j++)
+			writers[j] = started(write_once, &rwlock);
+		for (j = 0; j < 4; j++) {
+			let_run();
+			elsewhere(nothing, NULL);
+			elsewhere(tryrdlock, &rwlock);
+		}
+		CODE(pthread_rwlock_unlock(&rwlock), 0);
+		for (j = 0; j <= i % MOST; j++)
+			pthread_join(writers[j], NULL);
+		CODE(pthread_rwlock_destroy(&rwlock), 0);
+	}
+}
+
 struct pair {
 	pthread_rwlock_t *rwlock;
 	long one, other;
@@ -277,6 +308,7 @@ void rwlock_cases(void)
 	RUN(rwlock_codes);
 	RUN(readers_pass_a_waiting_writer);
 	RUN(a_writer_comes_first);
+	RUN(threads_come_and_go_while_others_wait);
 	RUN(readers_and_writers);
 	RUN(rwlock_shared_by_processes);
 	RUN(rwlock_old_names);
