@@ -59,8 +59,10 @@ mod world;
 pub use explore::{Explorer, Failure, Report, Wakes};
 pub use paging::memory;
 pub use tracked::Tracked;
-pub use word::{CheckWord, afterwards, fence, free, history, limit_whims, name, spawn};
+pub use word::{
+    CheckWord, afterwards, fence, free, history, limit_whims, name, spawn, spawn_in_child,
+};
 pub use world::{
-    Check, CheckCounter, await_boost, await_lent, be_urgent, become_another, die, lent_levels,
-    level, set_level,
+    Check, CheckCounter, Copied, Forks, Kind, Tasks, Whole, await_boost, await_lent, be_urgent,
+    become_another, die, lent_levels, level, set_level,
 };

@@ -198,10 +198,18 @@ pub(crate) enum Request {
     Pairs,
     /// How many tasks there are.
     Tasks,
+    /// Whether the process has forked, and this is its child.
+    IsFork,
+    /// Whether a fork has not left the thread behind.
+    Exists(usize),
     /// Whether a task is off its CPU.
     IsOff,
     Now,
-    Spawn(Box<dyn FnOnce()>),
+    /// Starts a thread, if `in_child` in the child of a fork.
+    Spawn {
+        body: Box<dyn FnOnce()>,
+        in_child: bool,
+    },
     Afterwards(Box<dyn FnOnce()>),
 }
 

@@ -355,6 +355,13 @@ impl Trail {
         turn.want = turn.want.with(turn.able());
     }
 
+    /// Whether, by a random strategy, a fork leaves the thread behind later than now: else few
+    /// would get far.
+    pub(crate) fn spares(&mut self) -> bool {
+        let is_random = matches!(self.strategy, Strategy::Random | Strategy::Priorities(_));
+        is_random && !self.is_known() && self.random.below(16) != 0
+    }
+
     /// Picks one of `options`, of which only `fresh` lead to anything new.
     pub(crate) fn pick(&mut self, options: &[u16], fresh: &[u16]) -> u16 {
         if let [only] = options {

@@ -181,7 +181,20 @@ pub(crate) fn decide(question: Question) -> bool {
 
 /// Adds a thread to the model. Threads run when the setup has returned.
 pub fn spawn(body: impl FnOnce() + 'static) {
-    ask(Request::Spawn(Box::new(body)));
+    ask(Request::Spawn {
+        body: Box::new(body),
+        in_child: false,
+    });
+}
+
+/// Adds a thread to the child of the process, which forks at any moment: each of the other
+/// threads is gone from it behind any of its steps. Threads of the child run from then on.
+/// The locks are to be those of [`Forks`](crate::Forks).
+pub fn spawn_in_child(body: impl FnOnce() + 'static) {
+    ask(Request::Spawn {
+        body: Box::new(body),
+        in_child: true,
+    });
 }
 
 /// Runs `body` when all threads have finished: it sees all they did.

@@ -1,6 +1,6 @@
 //! The checker as a world for the locks.
 
-use std::{cell::Cell, num::NonZeroU32};
+use std::{cell::Cell, marker::PhantomData, num::NonZeroU32};
 
 use lockyard_core::{
     Deadline, Event, FOREVER, KernelFutex, KernelPi, LockPi, Look, Ordering, PerCpu, Platform,
@@ -16,7 +16,43 @@ use crate::{
 
 /// The world of the model checker. Its tasks are the threads of a model, in
 /// the order in which they were spawned, from 1 on.
-pub struct Check;
+pub type Check = Tasks<Whole>;
+
+/// The same, where the process may fork: see [`spawn_in_child`](crate::spawn_in_child).
+pub type Forks = Tasks<Copied>;
+
+/// A world whose tasks are the threads of a model.
+pub struct Tasks<K>(PhantomData<K>);
+
+/// Whether the address space may be copied.
+pub trait Kind: Sized + Send + Sync + 'static {
+    #[doc(hidden)]
+    const FORKS: bool;
+    #[doc(hidden)]
+    fn locks(task: TaskId) -> &'static TaskRecord<Tasks<Self>>;
+}
+
+/// It is not.
+pub struct Whole;
+
+impl Kind for Whole {
+    const FORKS: bool = false;
+
+    fn locks(task: TaskId) -> &'static TaskRecord<Check> {
+        &record(task).locks
+    }
+}
+
+/// It may be.
+pub struct Copied;
+
+impl Kind for Copied {
+    const FORKS: bool = true;
+
+    fn locks(task: TaskId) -> &'static TaskRecord<Forks> {
+        &record(task).forks
+    }
+}
 
 /// The calling task goes on for another that has ended, and may hold what that took.
 pub fn become_another() {
@@ -26,6 +62,7 @@ pub fn become_another() {
 /// A task, its own priority, and the one that it is lent: levels.
 struct Record {
     locks: TaskRecord<Check>,
+    forks: TaskRecord<Forks>,
     own: CheckWord,
     lent: CheckWord,
     /// Whether it goes on for a task that has ended.
@@ -38,6 +75,7 @@ impl Record {
     const fn new() -> Self {
         Self {
             locks: TaskRecord::new(),
+            forks: TaskRecord::new(),
             own: CheckWord::ZERO,
             lent: CheckWord::ZERO,
             was_another: CheckWord::ZERO,
@@ -81,10 +119,11 @@ fn now() -> u64 {
     }
 }
 
-impl Platform for Check {
+impl<K: Kind> Platform for Tasks<K> {
     type U32 = CheckWord;
 
     const EVENT_SEES_RUNNING: bool = true;
+    const FORKS: bool = K::FORKS;
 
     fn me() -> TaskId {
         match ask(Request::Me) {
@@ -94,7 +133,7 @@ impl Platform for Check {
     }
 
     fn task(task: TaskId) -> &'static TaskRecord<Self> {
-        &record(task).locks
+        K::locks(task)
     }
 
     fn each_task(show: impl FnMut(&'static TaskRecord<Self>)) {
@@ -103,7 +142,7 @@ impl Platform for Check {
             _ => unreachable!("the tasks are counted"),
         };
         let tasks = (1..=tasks).filter_map(TaskId::new);
-        tasks.map(|task| &record(task).locks).for_each(show);
+        tasks.map(K::locks).for_each(show);
     }
 
     fn was_another() -> bool {
@@ -126,15 +165,20 @@ impl Platform for Check {
     }
 
     /// `Yes` or `No`, as the checker likes: what is not known is either.
-    fn running(_task: TaskId) -> Running {
-        match ask(Request::IsOff) {
-            Answer::Bool(true) => Running::No,
-            _ => Running::Yes,
+    fn running(task: TaskId) -> Running {
+        let is_off = || matches!(ask(Request::IsOff), Answer::Bool(true));
+        match !Self::exists(task) || is_off() {
+            true => Running::No,
+            false => Running::Yes,
         }
     }
 
-    fn exists(_task: TaskId) -> bool {
-        true
+    fn exists(task: TaskId) -> bool {
+        !K::FORKS || matches!(ask(Request::Exists(index(task))), Answer::Bool(true))
+    }
+
+    fn is_fork() -> bool {
+        K::FORKS && matches!(ask(Request::IsFork), Answer::Bool(true))
     }
 
     /// By events, unless [`Explorer::polling`] or [`Explorer::seldom`] says otherwise.
@@ -211,14 +255,14 @@ impl Platform for Check {
 
     fn park_on(word: &CheckWord, expected: u32, deadline: Option<Deadline>) -> Woken {
         Self::fence();
-        match Self::futex_wait(word, expected, NonZeroU32::MAX, deadline) {
+        match Check::futex_wait(word, expected, NonZeroU32::MAX, deadline) {
             Waited::TimedOut => Woken::TimedOut,
             Waited::Woken | Waited::Changed => Woken::Unparked,
         }
     }
 
     fn unpark_on(word: &CheckWord, _task: TaskId) {
-        Self::futex_wake(word, u32::MAX, NonZeroU32::MAX);
+        Check::futex_wake(word, u32::MAX, NonZeroU32::MAX);
     }
 
     fn stamp() -> u32 {
@@ -293,7 +337,7 @@ impl Platform for Check {
 /// A counter on a machine of two CPUs.
 pub struct CheckCounter([CheckWord; 2]);
 
-impl PerCpu for Check {
+impl<K: Kind> PerCpu for Tasks<K> {
     type Counter = CheckCounter;
 
     const ZERO: CheckCounter = CheckCounter([CheckWord::ZERO, CheckWord::ZERO]);

@@ -9,7 +9,7 @@
 use crate::{
     gate::Gate,
     mutex::Body,
-    platform::{Ordering::*, Platform, Pointer, TaskId, Word},
+    platform::{FOREVER, Look, Ordering::*, Platform, Pointer, TaskId, Word},
 };
 
 /// A task's place in a queue. Its fields belong to the holder of the gate of
@@ -147,7 +147,9 @@ impl<P: Platform> WaitQueue<P> {
             }
             let (me, name) = (P::me(), self.name());
             let node = &P::task(me).wait;
-            node.number.store(me.number(), Relaxed); // a copy of the memory has both
+            if node.number.load(Relaxed) != me.number() {
+                node.number.store(me.number(), Relaxed); // a copy of the memory has both
+            }
             let outer = node.inside[0].load(Relaxed) == 0; // its task's own
             let inside = &node.inside[usize::from(!outer)];
             inside.store(name, Relaxed); // before the gate, by the fence
@@ -177,24 +179,30 @@ impl<P: Platform> WaitQueue<P> {
     #[cold]
     fn mend(&self) {
         P::each_task(|task| {
-            for inside in &task.wait.inside {
-                self.mend_after(&task.wait, inside);
+            let node = &task.wait;
+            let number = node.number.load(Relaxed); // of who is gone, as it was copied
+            if let Some(gone) = TaskId::new(number).filter(|&task| !P::exists(task)) {
+                for inside in &node.inside {
+                    self.mend_after(gone, node, inside);
+                }
             }
         });
     }
 
     /// The same if it is that task which has left the gate closed, and says so there.
-    fn mend_after(&self, node: &Node<P>, inside: &P::U32) {
+    fn mend_after(&self, gone: TaskId, node: &Node<P>, inside: &P::U32) {
         let name = self.name();
         // (W1) Acquire: what who has mended it did.
-        while inside.load(Acquire) | MENDED == name | MENDED
-            && let Some(gone) = TaskId::new(node.number.load(Relaxed)) // as it was copied
-            && !P::exists(gone)
-        {
+        while inside.load(Acquire) | MENDED == name | MENDED {
             // (W1) One task mends, and the others wait for that.
             let mends = inside.compare_exchange(name, name | MENDED, AcqRel, Relaxed);
             if mends.is_err() {
-                P::yield_to(gone);
+                let is_mended = |inside| inside != name | MENDED;
+                let never = || {
+                    P::yield_to(gone); // whoever it is that mends
+                    false
+                };
+                P::spin_until(inside, Acquire, Look::Poll, FOREVER, is_mended, never); // (W1)
                 continue;
             }
             if self.gate.is_closed() {

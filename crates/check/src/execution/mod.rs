@@ -17,7 +17,7 @@ use crate::{
     trail::{Set, Situation, Trail},
 };
 use kernel::Kernel;
-use step::{SPURIOUS, STOP, TIMEOUT};
+use step::{GONE, SPURIOUS, STOP, TIMEOUT};
 use wait::Wait;
 
 /// The thread that sets the model up, and looks at it afterwards.
@@ -81,6 +81,8 @@ struct Thread {
     level: u32,
     /// The words of the kernel that it has.
     held: u32,
+    /// Whether it is one of a fork's child.
+    in_child: bool,
     /// The steps that come before its next, by program order and reads-from.
     clock: Clock,
 }
@@ -113,6 +115,8 @@ pub(crate) struct Execution<'a> {
     readers: Vec<Vec<usize>>,
     order: Order,
     kernel: Kernel,
+    /// Whether the process has forked, and this is its child.
+    forked: bool,
     afterwards: Option<Box<dyn FnOnce()>>,
     marks: &'a mut [u64],
     timeline: Option<&'a mut Timeline>,
@@ -134,6 +138,7 @@ impl<'a> Execution<'a> {
             readers: Vec::with_capacity(64),
             order: Order::default(),
             kernel: Kernel::default(),
+            forked: false,
             afterwards: None,
             marks,
             timeline,
@@ -150,11 +155,13 @@ impl<'a> Execution<'a> {
     }
 
     fn run_all(&mut self, setup: impl FnOnce() + 'static) -> Flow {
-        self.spawn(setup)?;
+        self.spawn(setup, false)?;
         self.talk(SETUP, Answer::Done)?;
         let count = self.threads.len();
         for thread in 1..count {
-            self.talk(thread, Answer::Done)?;
+            if !self.threads[thread].in_child {
+                self.talk(thread, Answer::Done)?;
+            }
         }
         while let Some(thread) = self.next_turn()? {
             self.step(thread)?;
@@ -173,7 +180,7 @@ impl<'a> Execution<'a> {
         Break(Halt::Failed(what.into()))
     }
 
-    fn spawn(&mut self, body: impl FnOnce() + 'static) -> Flow {
+    fn spawn(&mut self, body: impl FnOnce() + 'static, in_child: bool) -> Flow {
         let thread = self.threads.len();
         if thread == THREADS {
             return self.fail(format!("a model has at most {} threads", THREADS - 1));
@@ -192,8 +199,39 @@ impl<'a> Execution<'a> {
             now: 0,
             level: 0,
             held: 0,
+            in_child,
             clock: Clock::default(),
         });
+        Continue(())
+    }
+
+    /// Whether the process is still to fork, without this thread.
+    fn is_left_behind(&self, thread: usize) -> bool {
+        let forks = !self.forked && self.threads.iter().any(|state| state.in_child);
+        forks && !self.threads[thread].in_child
+    }
+
+    /// If the process is to fork, starts the threads of its child, which have a copy of the
+    /// memory as the others have left it.
+    fn fork(&mut self) -> Flow {
+        let count = self.threads.len();
+        let (child, parent): (Vec<_>, Vec<_>) =
+            (SETUP..count).partition(|&thread| self.threads[thread].in_child);
+        if self.forked || child.is_empty() {
+            return Continue(());
+        }
+        self.forked = true;
+        for &thread in &child {
+            for &other in &parent {
+                self.memory.join(thread, other);
+            }
+            for step in &self.steps {
+                self.threads[thread].clock.join(&step.clock);
+            }
+        }
+        for thread in child {
+            self.talk(thread, Answer::Done)?;
+        }
         Continue(())
     }
 
@@ -221,22 +259,33 @@ impl<'a> Execution<'a> {
         self.note(thread, |timeline, memory| match option {
             STOP => "looks whether to stop spinning".to_owned(),
             TIMEOUT => "timed out".to_owned(),
+            GONE => "is left behind by a fork".to_owned(),
             SPURIOUS => "park returned for no reason".to_owned(),
             message => timeline.step(memory, op, message),
         });
     }
 
+    /// Whether any thread has a step to take.
+    fn is_waiting(&self) -> bool {
+        self.threads.iter().any(|state| state.pending.is_some())
+    }
+
     fn next_turn(&mut self) -> Flow<Option<usize>> {
+        if !self.is_waiting() {
+            self.fork()?;
+        }
+        if !self.is_waiting() {
+            return Continue(None);
+        }
         if self.trail.is_known() {
             return Continue(Some(self.trail.known_turn()));
         }
         let asleep = self.trail.asleep();
-        let (mut waiting, mut enabled, mut open) = (false, Set::default(), Set::default());
+        let (mut enabled, mut open) = (Set::default(), Set::default());
         let mut harmless = None;
         for (thread, state) in self.threads.iter().enumerate() {
             let Some(op) = state.pending else { continue };
-            waiting = true;
-            if self.is_enabled(thread, op) {
+            if self.is_enabled(thread, op) || self.is_left_behind(thread) {
                 enabled.insert(thread);
             }
             if self.is_open(thread, op, asleep[thread]) {
@@ -245,9 +294,6 @@ impl<'a> Execution<'a> {
                     harmless = harmless.or(Some(thread));
                 }
             }
-        }
-        if !waiting {
-            return Continue(None);
         }
         // Those who only look so often may give up now.
         for (thread, state) in self.threads.iter().enumerate() {
@@ -410,11 +456,13 @@ impl<'a> Execution<'a> {
             Request::Pairs => Answer::Bool(self.limits.pairs),
             Request::Tasks => Answer::Value(self.threads.len() as u32 - 1),
             Request::Now => Answer::Time(self.threads[thread].now),
-            Request::Spawn(body) => {
+            Request::IsFork => Answer::Bool(self.forked),
+            Request::Exists(other) => Answer::Bool(!self.forked || self.threads[other].in_child),
+            Request::Spawn { body, in_child } => {
                 if thread != SETUP || !self.steps.is_empty() {
                     return self.fail("threads are spawned by the model's setup");
                 }
-                self.spawn(body)?;
+                self.spawn(body, in_child)?;
                 Answer::Done
             }
             Request::Afterwards(body) => {

@@ -16,7 +16,8 @@ use crate::{
 pub(super) const STOP: u16 = u16::MAX;
 pub(super) const TIMEOUT: u16 = u16::MAX - 1;
 pub(super) const SPURIOUS: u16 = u16::MAX - 2;
-const FIRST_SPECIAL: u16 = SPURIOUS;
+pub(super) const GONE: u16 = u16::MAX - 3;
+const FIRST_SPECIAL: u16 = GONE;
 
 /// What a step may come to: seldom many things.
 pub(super) type Options = SmallVec<[u16; 16]>;
@@ -39,9 +40,9 @@ impl Execution<'_> {
     /// Whether it would find anything new, when messages are new from
     /// `asleep` on.
     pub(super) fn is_open(&self, thread: usize, op: Op, asleep: u32) -> bool {
-        let options = self.options(thread, op);
-        let mut options = options.into_iter();
-        options.any(|option| self.is_new(thread, op, option, asleep))
+        let outcomes = self.outcomes(thread, op);
+        let mut outcomes = outcomes.into_iter();
+        outcomes.any(|option| self.is_new(thread, op, option, asleep))
     }
 
     fn is_new(&self, thread: usize, op: Op, option: u16, asleep: u32) -> bool {
@@ -50,6 +51,8 @@ impl Execution<'_> {
         }
         let writes = self.written_by(thread, op).is_some();
         match op {
+            // That changes nothing for anybody, whoever went before.
+            _ if option == GONE => false,
             // Who gave up was waiting for whatever else could be done, and goes on now.
             _ if self.memory.last_surrender() >= asleep => true,
             Op::Await { .. } if option == STOP && self.is_lasting(thread) => true,
@@ -76,6 +79,12 @@ impl Execution<'_> {
                 word.is_some_and(|word| self.memory.message(word, option).serial >= asleep)
             }
         }
+    }
+
+    /// What a turn of the thread may come to: a step, or that a fork leaves it behind.
+    fn outcomes(&self, thread: usize, op: Op) -> Options {
+        let gone = self.is_left_behind(thread).then_some(GONE);
+        self.options(thread, op).into_iter().chain(gone).collect()
     }
 
     /// What the thread's step may come to: messages to read, or to store
@@ -130,14 +139,21 @@ impl Execution<'_> {
         let state = &mut self.threads[thread];
         let op = state.pending.take().expect("a turn has a step");
         let asleep = self.trail.asleep_here(thread);
-        let options = self.options(thread, op);
+        let options = self.outcomes(thread, op);
         let fresh = options
             .iter()
             .copied()
             .filter(|&option| self.is_new(thread, op, option, asleep));
-        let fresh: Options = fresh.collect();
+        let mut fresh: Options = fresh.collect();
+        if fresh.len() > 1 && fresh.contains(&GONE) && self.trail.spares() {
+            fresh.retain(|option| *option != GONE);
+        }
         let option = self.trail.pick(&options, &fresh);
         let is_fresh = !self.trail.is_known();
+        if option == GONE {
+            self.leave_behind(thread, op, is_fresh);
+            return Continue(());
+        }
         let mut reads = self.reads(thread, op);
         let source = self
             .read_by(thread, op)
@@ -221,6 +237,31 @@ impl Execution<'_> {
             Op::StoreIf { .. } | Op::AddIf { .. } => self.order.conditional.push(step),
             _ => {}
         }
+        self.push_step(thread, clock);
+        for word in written {
+            self.spread(word)?;
+        }
+        self.check_kernel()?;
+        self.talk(thread, answer)
+    }
+
+    /// A fork leaves the thread behind, before this step. Of a step that waits there may be
+    /// more outcomes once others have gone on: so it has read whatever the step would.
+    fn leave_behind(&mut self, thread: usize, op: Op, is_fresh: bool) {
+        self.describe(thread, op, GONE);
+        if is_fresh && self.trail.is_reduced() && self.is_lasting(thread) {
+            self.trail.want_all(self.trail.here());
+        }
+        for word in self.reads(thread, op) {
+            self.readers[word].push(self.steps.len());
+        }
+        let before = self.threads[thread].clock;
+        self.push_step(thread, before);
+        // Who gives up does so beside one that waits as well: it is not behind this.
+        self.threads[thread].clock = before;
+    }
+
+    fn push_step(&mut self, thread: usize, mut clock: Clock) {
         let epoch = clock.tick(thread);
         self.threads[thread].clock = clock;
         self.steps.push(Step {
@@ -229,11 +270,6 @@ impl Execution<'_> {
             clock,
             turn: self.trail.here(),
         });
-        for word in written {
-            self.spread(word)?;
-        }
-        self.check_kernel()?;
-        self.talk(thread, answer)
     }
 
     /// The word that a conditional addition reads as well, if its test succeeds,

@@ -2,6 +2,7 @@
 //! programs.
 
 mod axioms;
+mod fork;
 mod kernel;
 mod litmus;
 mod loom;

@@ -5,6 +5,7 @@ use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
 use lockyard_check::{
     Check, CheckCounter, CheckWord, Explorer, Wakes, afterwards, fence, history, spawn,
+    spawn_in_child,
 };
 use lockyard_core::{
     Deadline, FOREVER, Look,
@@ -117,9 +118,12 @@ fn take(step: Step, shared: &Shared) -> Option<u32> {
 /// What the steps of each thread return, and all that each word has held.
 type Outcomes = BTreeSet<(Vec<Vec<u32>>, Vec<Vec<u32>>)>;
 
+/// What the threads do, and how many of them, the last ones, are in a fork's child.
+type Program = (Vec<Vec<Step>>, usize);
+
 /// The outcomes; `None` when some execution gets stuck. And the number of
 /// executions, if they were all explored.
-fn explore(explorer: &Explorer, program: &Rc<Vec<Vec<Step>>>) -> (Option<Outcomes>, Option<u64>) {
+fn explore(explorer: &Explorer, program: &Rc<Program>) -> (Option<Outcomes>, Option<u64>) {
     let outcomes = Rc::new(RefCell::new(Outcomes::new()));
     let (seen, program) = (Rc::clone(&outcomes), Rc::clone(program));
     let result = explorer.check(move || {
@@ -127,11 +131,16 @@ fn explore(explorer: &Explorer, program: &Rc<Vec<Vec<Step>>>) -> (Option<Outcome
             words: [const { CheckWord::ZERO }; 2],
             counter: Check::ZERO,
         });
-        let results = Rc::new(RefCell::new(vec![Vec::new(); program.len()]));
-        for thread in 0..program.len() {
+        let (threads, in_child) = (program.0.len(), program.1);
+        let results = Rc::new(RefCell::new(vec![Vec::new(); threads]));
+        for thread in 0..threads {
             let (program, shared, results) = (program.clone(), shared.clone(), results.clone());
+            let spawn: fn(_) = match thread + in_child < threads {
+                true => spawn,
+                false => spawn_in_child,
+            };
             spawn(move || {
-                for &step in &program[thread] {
+                for &step in &program.0[thread] {
                     if let Some(result) = take(step, &shared) {
                         results.borrow_mut()[thread].push(result);
                     }
@@ -156,8 +165,12 @@ fn explore(explorer: &Explorer, program: &Rc<Vec<Vec<Step>>>) -> (Option<Outcome
 /// The outcomes are the same with the reduction and without it. Returns how many
 /// executions that took, or `None` where they are too many without.
 fn compare(explorer: &Explorer, program: Vec<Vec<Step>>) -> Option<[u64; 2]> {
+    compare_forking(explorer, (program, 0))
+}
+
+fn compare_forking(explorer: &Explorer, program: Program) -> Option<[u64; 2]> {
     let pairs = |step: &Step| matches!(step, Step::ReplacePair(..));
-    let explorer = match program.iter().flatten().any(pairs) {
+    let explorer = match program.0.iter().flatten().any(pairs) {
         true => explorer.pairing(),
         false => *explorer,
     };
@@ -213,11 +226,22 @@ fn a_spinner_tires_when_nobody_else_can_go_on() {
 
 #[test]
 fn nothing_is_lost() {
-    compare_many(1, &ALL, 2);
+    compare_many(1, &ALL, 2, 0);
     if std::env::var_os("MODELS_IN_FULL").is_some() {
         for seed in 2..=10 {
-            compare_many(seed, &ALL, 3);
-            compare_many(seed, &SPINNERS, 3);
+            compare_many(seed, &ALL, 3, 0);
+            compare_many(seed, &SPINNERS, 3, 0);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_where_a_process_forks() {
+    compare_many(1, &ALL, 2, 1);
+    if std::env::var_os("MODELS_IN_FULL").is_some() {
+        for (seed, in_child) in (2..=10).zip([1, 2].into_iter().cycle()) {
+            compare_many(seed, &ALL, 2, in_child);
+            compare_many(seed, &SPINNERS, 2, in_child);
         }
     }
 }
@@ -229,8 +253,8 @@ const ALL: [u32; 17] = [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 13, 14]
 const SPINNERS: [u32; 8] = [0, 1, 2, 3, 3, 5, 6, 13];
 
 /// Compares random programs of these kinds of steps, so many at most in each of three
-/// threads.
-fn compare_many(seed: u64, kinds: &[u32], most: usize) {
+/// threads, so many of them in a fork's child.
+fn compare_many(seed: u64, kinds: &[u32], most: usize, in_child: usize) {
     let mut below = random(seed);
     let explorer = Explorer::new()
         .wakes(Wakes::Permissive(1))
@@ -269,7 +293,7 @@ fn compare_many(seed: u64, kinds: &[u32], most: usize) {
             }
             program.push(steps);
         }
-        if let Some([fewer, count]) = compare(&explorer, program) {
+        if let Some([fewer, count]) = compare_forking(&explorer, (program, in_child)) {
             compared += 1;
             reduced += fewer;
             unreduced += count;

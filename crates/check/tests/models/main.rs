@@ -2,6 +2,7 @@
 //! it took, and that it reached the rare paths it is for.
 
 mod condvar;
+mod fork;
 mod futex;
 mod gate;
 mod guarded;

@@ -1,0 +1,293 @@
+//! Models of locks that a fork's child uses, without the tasks that were at work in them. What
+//! one of those held, or was given, stays so; all else works.
+
+use std::rc::Rc;
+
+use lockyard_check::{
+    CheckWord, Explorer, Forks, Tracked, limit_whims, name, spawn, spawn_in_child,
+};
+use lockyard_core::{
+    Condvar, Deadline, Event, FOREVER, Look, Ordering::Relaxed, Platform, RawMutex,
+    RawPercpuRwLock, RawRwLock, Word,
+};
+
+use crate::{DEADLINE, explore};
+
+struct Shared {
+    mutex: RawMutex<Forks>,
+    /// The child's own.
+    other: RawMutex<Forks>,
+    condvar: Condvar<Forks>,
+    payload: Tracked<u32>,
+}
+
+impl Shared {
+    fn new() -> Rc<Self> {
+        let shared = Rc::new(Self {
+            mutex: RawMutex::new(),
+            other: RawMutex::new(),
+            condvar: Condvar::new(),
+            payload: Tracked::new(0),
+        });
+        name(&shared.mutex, "mutex");
+        name(&shared.other, "other");
+        name(&shared.condvar, "condvar");
+        shared
+    }
+
+    /// Locks a mutex, does something that would race if it had company, and unlocks it.
+    fn work(&self, mutex: &RawMutex<Forks>) {
+        mutex.lock();
+        self.payload.set(self.payload.get() + 1);
+        unlock(mutex);
+    }
+
+    /// What a child's only task does.
+    fn work_unless_lost(&self) {
+        if !self.mutex.is_locked() {
+            self.work(&self.mutex);
+        }
+    }
+
+    /// Waits once, and returns whether it was notified.
+    fn is_notified(&self, mutex: &RawMutex<Forks>, deadline: Option<Deadline>) -> bool {
+        mutex.lock();
+        let notified = self.wait_locked(mutex, deadline);
+        unlock(mutex);
+        notified
+    }
+
+    fn wait(&self, mutex: &RawMutex<Forks>) {
+        mutex.lock();
+        while self.payload.get() == 0 {
+            self.wait_locked(mutex, None);
+        }
+        unlock(mutex);
+    }
+
+    fn wait_locked(&self, mutex: &RawMutex<Forks>, deadline: Option<Deadline>) -> bool {
+        // SAFETY: the callers have locked it.
+        unsafe { self.condvar.wait_until(mutex, deadline) }
+    }
+}
+
+fn unlock(mutex: &RawMutex<Forks>) {
+    // SAFETY: a model unlocks what it has locked.
+    unsafe { mutex.unlock() };
+}
+
+/// How many executions of a model to explore that has too many.
+const FEW: u64 = 16_000;
+
+fn parents(count: usize, shared: &Rc<Shared>, body: fn(&Shared)) {
+    for _ in 0..count {
+        let shared = Rc::clone(shared);
+        spawn(move || body(&shared));
+    }
+}
+
+fn children(count: usize, shared: &Rc<Shared>, body: fn(&Shared)) {
+    for _ in 0..count {
+        let shared = Rc::clone(shared);
+        spawn_in_child(move || body(&shared));
+    }
+}
+
+/// A task was about to sleep, or to wake one that does.
+#[test]
+fn a_mutex() {
+    explore(
+        "fork, mutex",
+        &Explorer::new().whims(2),
+        &[Event::Parked],
+        || {
+            let shared = Shared::new();
+            parents(2, &shared, |shared| shared.work(&shared.mutex));
+            children(1, &shared, Shared::work_unless_lost);
+        },
+    );
+}
+
+/// A task was about to move a waiter to the mutex, inside of both queues.
+#[test]
+fn a_notifier() {
+    explore(
+        "fork, condvar",
+        &Explorer::new().always_running(),
+        &[Event::Requeued],
+        || {
+            let shared = Shared::new();
+            parents(1, &shared, |shared| shared.wait(&shared.mutex));
+            parents(1, &shared, |shared| {
+                shared.condvar.notify_one();
+            });
+            children(1, &shared, |shared| {
+                shared.condvar.notify_all();
+                shared.work_unless_lost();
+            });
+        },
+    );
+}
+
+/// The child waits where a task notified, and nobody notifies it.
+#[test]
+fn a_waiter() {
+    explore(
+        "fork, condvar, waiting",
+        &Explorer::new().always_running(),
+        &[Event::Requeued, Event::Cancelled],
+        || {
+            let shared = Shared::new();
+            parents(1, &shared, |shared| shared.wait(&shared.mutex));
+            parents(1, &shared, |shared| {
+                shared.condvar.notify_one();
+            });
+            children(1, &shared, |shared| {
+                let is_lost = shared.mutex.is_locked();
+                let mutex = if is_lost {
+                    &shared.other
+                } else {
+                    &shared.mutex
+                };
+                assert!(!shared.is_notified(mutex, Some(DEADLINE)));
+                assert_eq!(shared.condvar.notify_all(), 0);
+            });
+        },
+    );
+}
+
+/// The last of three waiters was about to stand in the queue.
+#[test]
+fn a_queue() {
+    let explorer = Explorer::new().always_running().executions(FEW);
+    explore("fork, queue", &explorer, &[Event::Cancelled], || {
+        let shared = Shared::new();
+        for _ in 0..3 {
+            let shared = Rc::clone(&shared);
+            spawn(move || shared.wait(&RawMutex::new()));
+        }
+        children(1, &shared, |shared| {
+            assert!(!shared.is_notified(&shared.other, Some(DEADLINE)));
+        });
+    });
+}
+
+/// Two tasks of the child find the gate closed: one waits, and the other notifies, and again
+/// when that one sleeps.
+#[test]
+fn two_that_mend() {
+    explore(
+        "fork, condvar, 2 in the child",
+        &Explorer::new().always_running().pct(1, 2, FEW),
+        &[Event::Requeued],
+        || {
+            let shared = Shared::new();
+            parents(1, &shared, |shared| shared.wait(&shared.mutex));
+            children(1, &shared, |shared| {
+                shared.condvar.notify_one();
+                // It looks in vain, until nobody else can go on.
+                let nothing = CheckWord::ZERO;
+                Forks::spin_until(&nothing, Relaxed, Look::Poll, 1, |_| false, || false);
+                shared.work(&shared.other);
+                shared.condvar.notify_one();
+            });
+            children(1, &shared, |shared| {
+                assert!(shared.is_notified(&shared.other, None));
+            });
+        },
+    );
+}
+
+/// One of them waits with the mutex, unless that is lost, that a task was about to move a
+/// waiter to.
+#[test]
+fn a_waiter_and_a_notifier() {
+    const MUTEX: u32 = 1;
+    const OTHER: u32 = 2;
+    let explorer = Explorer::new().always_running().executions(FEW);
+    explore("fork, both queues", &explorer, &[Event::Requeued], || {
+        let shared = Shared::new();
+        let with = Rc::new(CheckWord::ZERO);
+        parents(1, &shared, |shared| shared.wait(&shared.mutex));
+        parents(1, &shared, |shared| {
+            shared.condvar.notify_one();
+        });
+        let (waiter, told) = (Rc::clone(&shared), Rc::clone(&with));
+        spawn_in_child(move || {
+            let is_lost = waiter.mutex.is_locked();
+            let (mutex, name) = match is_lost {
+                true => (&waiter.other, OTHER),
+                false => (&waiter.mutex, MUTEX),
+            };
+            told.store(name, Relaxed);
+            waiter.wait(mutex);
+        });
+        spawn_in_child(move || {
+            let is_told = |name| name != 0;
+            let with = Forks::spin_until(&with, Relaxed, Look::Poll, FOREVER, is_told, || false);
+            let is_lost = with == Some(OTHER);
+            shared.work(if is_lost {
+                &shared.other
+            } else {
+                &shared.mutex
+            });
+            shared.condvar.notify_one();
+        });
+    });
+}
+
+/// A writer was about to sleep behind a reader, in the queue that a writer of the child stands
+/// in.
+#[test]
+fn a_rwsem() {
+    explore(
+        "fork, rwsem",
+        &Explorer::new().whims(1).always_running(),
+        &[Event::Parked, Event::Cancelled],
+        || {
+            let lock = Rc::new(RawRwLock::<Forks>::new());
+            name(&*lock, "rwsem");
+            let [reader, writer, child] = [(); 3].map(|()| Rc::clone(&lock));
+            spawn(move || {
+                limit_whims(0);
+                reader.read();
+            });
+            spawn(move || writer.write());
+            spawn_in_child(move || {
+                limit_whims(0);
+                if child.write_until(DEADLINE) {
+                    // SAFETY: just locked.
+                    unsafe { child.unlock_write() };
+                }
+            });
+        },
+    );
+}
+
+/// A writer was about to sleep behind another, or to wake it.
+#[test]
+fn a_percpu_rwsem() {
+    explore(
+        "fork, percpu",
+        &Explorer::new().always_running(),
+        &[Event::Parked],
+        || {
+            let lock = Rc::new(RawPercpuRwLock::<Forks>::new());
+            name(&*lock, "percpu");
+            let write = |lock: &RawPercpuRwLock<Forks>| {
+                lock.write();
+                // SAFETY: locked above.
+                unsafe { lock.unlock_write() };
+            };
+            for _ in 0..2 {
+                let lock = Rc::clone(&lock);
+                spawn(move || write(&lock));
+            }
+            spawn_in_child(move || {
+                if !lock.is_locked() {
+                    write(&lock);
+                }
+            });
+        },
+    );
+}
