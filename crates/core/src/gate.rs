@@ -103,16 +103,12 @@ impl<P: Platform> Gate<P> {
         self.word.load(Relaxed) & Self::CLOSED != 0 // a hint
     }
 
-    /// Opens the gate, whose holder is gone, and wakes all that sleep at it.
+    /// Opens the gate, whose holder is gone, as all are that sleep at it. More than one may do so
+    /// before anybody enters.
     pub(crate) fn abandon(&self) {
-        let mut word = self.word.load(Acquire); // (G2)
-        // (G1) Release: what the caller has mended.
-        while let Err(now) = self.word.compare_exchange(word, 0, Release, Acquire) {
-            word = now;
-        }
-        if !P::OWN_GATES {
-            Self::pop(word >> 1, 0);
-        }
+        // (G1) Release: what the caller has mended. Of two exchanges one follows the other, and
+        // who enters comes behind both.
+        self.word.swap(0, Release);
     }
 
     /// Runs `section` while holding the gate. When this returns, the caller

@@ -162,7 +162,7 @@ impl<P: Platform> WaitQueue<P> {
         if P::FORKS {
             let node = &P::task(P::me()).wait;
             let inner = node.inside[1].load(Relaxed) != 0; // its task's own
-            // (W1) Release: not before the gate is open; `mend`'s Acquire may see it.
+            // (W1) Release: not before the gate is open, in a copy of the memory: as `mend` reads it.
             node.inside[usize::from(inner)].store(0, Release);
         }
     }
@@ -189,29 +189,30 @@ impl<P: Platform> WaitQueue<P> {
         });
     }
 
-    /// The same if it is that task which has left the gate closed, and says so there.
+    /// The same if it is that task which has left the gate closed, and says so there. Relaxed
+    /// throughout: what is mended is published by the gate.
     fn mend_after(&self, gone: TaskId, node: &Node<P>, inside: &P::U32) {
         let name = self.name();
-        // (W1) Acquire: what who has mended it did.
-        while inside.load(Acquire) | MENDED == name | MENDED {
-            // (W1) One task mends, and the others wait for that.
-            let mends = inside.compare_exchange(name, name | MENDED, AcqRel, Relaxed);
+        // (W1) relaxed: the copy is behind both.
+        while inside.load(Relaxed) | MENDED == name | MENDED {
+            // One task mends, and the others wait for that.
+            let mends = inside.compare_exchange(name, name | MENDED, Relaxed, Relaxed);
             if mends.is_err() {
                 let is_mended = |inside| inside != name | MENDED;
                 let never = || {
                     P::yield_to(gone); // whoever it is that mends
                     false
                 };
-                P::spin_until(inside, Acquire, Look::Poll, FOREVER, is_mended, never); // (W1)
+                P::spin_until(inside, Relaxed, Look::Poll, FOREVER, is_mended, never);
                 continue;
             }
             if self.gate.is_closed() {
-                node.next.store(gone.number(), Relaxed); // the gate's abandoning publishes it
-                node.prev.store(gone.number(), Relaxed); // likewise
+                node.next.store(gone.number(), Relaxed);
+                node.prev.store(gone.number(), Relaxed);
                 Entered(self).replace_first(gone.number() << TASK_SHIFT, 0);
                 self.gate.abandon();
             }
-            inside.store(0, Release); // (W1)
+            inside.store(0, Relaxed);
         }
     }
 }

@@ -198,6 +198,26 @@ fn two_that_mend() {
     );
 }
 
+/// Both wait, where two tasks were about to stand in the queue.
+#[test]
+fn two_waiters_that_mend() {
+    explore(
+        "fork, 2 waiters in the child",
+        &Explorer::new().always_running().pct(1, 2, FEW),
+        &[Event::Cancelled],
+        || {
+            let shared = Shared::new();
+            parents(2, &shared, |shared| shared.wait(&RawMutex::new()));
+            children(1, &shared, |shared| {
+                assert!(!shared.is_notified(&RawMutex::new(), Some(DEADLINE)));
+            });
+            children(1, &shared, |shared| {
+                assert!(!shared.is_notified(&shared.other, Some(DEADLINE)));
+            });
+        },
+    );
+}
+
 /// One of them waits with the mutex, unless that is lost, that a task was about to move a
 /// waiter to.
 #[test]
