@@ -63,6 +63,6 @@ pub use word::{
     CheckWord, afterwards, fence, free, history, limit_whims, name, spawn, spawn_in_child,
 };
 pub use world::{
-    Check, CheckCounter, Copied, Forks, Kind, Tasks, Whole, await_boost, await_lent, be_urgent,
-    become_another, die, lent_levels, level, set_level,
+    Check, CheckCounter, Forks, await_boost, await_lent, be_urgent, become_another, die,
+    lent_levels, level, set_level,
 };

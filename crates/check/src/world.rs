@@ -24,11 +24,9 @@ pub type Forks = Tasks<Copied>;
 /// A world whose tasks are the threads of a model.
 pub struct Tasks<K>(PhantomData<K>);
 
-/// Whether the address space may be copied.
+/// Whether the address space may be copied, and the locks of such a world.
 pub trait Kind: Sized + Send + Sync + 'static {
-    #[doc(hidden)]
     const FORKS: bool;
-    #[doc(hidden)]
     fn locks(task: TaskId) -> &'static TaskRecord<Tasks<Self>>;
 }
 
