@@ -13,7 +13,7 @@ mod survivors;
 
 use sites::Weakening;
 
-/// A lock whose orderings can be weakened.
+/// A lock, or what locks are made of, whose orderings can be weakened.
 #[derive(Clone, Copy, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Lock {
@@ -39,6 +39,8 @@ pub enum Lock {
     Rtmutex,
     /// The futex
     Futex,
+    /// Which thread goes by which number
+    Roster,
     /// The keys of words that address spaces share
     FutexKeys,
 }
@@ -57,6 +59,7 @@ impl Lock {
             Lock::Pimutex => "pimutex::",
             Lock::Rtmutex => "rtmutex::",
             Lock::Futex => "futex::",
+            Lock::Roster => "roster::",
             Lock::FutexKeys => "futex::lookup::",
         }
     }
@@ -93,6 +96,7 @@ impl Lock {
                 "futex/queue.rs",
                 "futex/shared.rs",
             ],
+            Lock::Roster => &["roster.rs"],
             Lock::FutexKeys => &["futex/lookup.rs", "futex/memory.rs"],
         }
     }

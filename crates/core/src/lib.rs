@@ -16,6 +16,7 @@ pub mod osq;
 pub mod percpu_rwsem;
 pub mod pimutex;
 pub mod platform;
+pub mod roster;
 pub mod rtmutex;
 pub mod rwsem;
 mod wait_queue;

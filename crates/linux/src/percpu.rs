@@ -17,12 +17,12 @@ use std::{
     num::NonZeroUsize,
     ptr,
     sync::atomic::{
-        AtomicPtr, AtomicU32, AtomicU64,
+        AtomicPtr, AtomicU32,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 
-use lockyard_core::TaskId;
+use lockyard_core::{TaskId, roster::FreeNumbers};
 use once_cell::race::OnceNonZeroUsize;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
@@ -46,13 +46,10 @@ const MANY_CPUS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 /// The mappings, each of a row for every CPU, and then the shared ones.
 static MAPPINGS: [AtomicPtr<Parts>; 1024] = [const { AtomicPtr::new(ptr::null_mut()) }; 1024];
 
-/// The next place that no counter has had. The first stays empty: a number of 0 is
-/// the end of a list.
-static FRESH: AtomicU32 = AtomicU32::new(1);
-/// The free places, as the free task numbers: the first in the low half, a count of
-/// changes above. A free place has the number of the next one in the first part of its first
-/// row.
-static FREE: AtomicU64 = AtomicU64::new(0);
+/// The next place that no counter has had.
+static FRESH: AtomicU32 = AtomicU32::new(0);
+/// The places whose counters are gone, with all their parts zero.
+static FREE: FreeNumbers<AtomicU32, { MAPPINGS.len() * PLACES as usize / 32 }> = FreeNumbers::new();
 
 /// A counter. Zero bytes are one that was never used.
 #[derive(Debug)]
@@ -96,7 +93,7 @@ impl Counter {
     /// Takes a place, if no other thread is faster. `false`: nothing was added.
     #[cold]
     fn take_place(&self) -> bool {
-        let mine = reuse().unwrap_or_else(fresh);
+        let mine = FREE.take().unwrap_or_else(fresh);
         // (N1) Release pairs with the Acquire of who finds the place.
         let taken = self.first.compare_exchange(
             ptr::null_mut(),
@@ -105,7 +102,7 @@ impl Counter {
             Relaxed,
         );
         if taken.is_err() {
-            release(mine);
+            FREE.put(mine);
         }
         false
     }
@@ -124,7 +121,7 @@ impl Drop for Counter {
                 part.store(0, Relaxed); // published with the place
             }
         }
-        release(number(first));
+        FREE.put(number(first));
     }
 }
 
@@ -199,42 +196,6 @@ fn number(first: *const Parts) -> u32 {
     mappings
         .find_map(|(index, mapping)| Some(index * PLACES + offset(mapping)? as u32))
         .expect("a place is in a mapping")
-}
-
-/// A place from the list of free ones, with all its parts zero.
-fn reuse() -> Option<u32> {
-    let mut list = FREE.load(Acquire); // (N3) pairs with release's Release
-    loop {
-        let number = list as u32;
-        if number == 0 {
-            return None;
-        }
-        let [link, _] = place(number).in_row(0);
-        let next = link.load(Relaxed); // of a place in use, it fails the exchange
-        let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(next);
-        match FREE.compare_exchange(list, changed, Acquire, Acquire) {
-            Ok(_) => {
-                link.store(0, Relaxed); // published with the place (N1)
-                return Some(number);
-            }
-            Err(now) => list = now,
-        }
-    }
-}
-
-/// Puts a place, whose parts are zero, into the list of free ones.
-fn release(number: u32) {
-    let [link, _] = place(number).in_row(0);
-    let mut list = FREE.load(Relaxed); // checked by the exchange
-    loop {
-        link.store(list as u32, Relaxed); // published by the exchange
-        let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(number);
-        // (N3) Release pairs with reuse's Acquire.
-        match FREE.compare_exchange(list, changed, Release, Relaxed) {
-            Ok(_) => return,
-            Err(now) => list = now,
-        }
-    }
 }
 
 /// A place that no counter has had.

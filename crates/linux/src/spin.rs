@@ -150,7 +150,7 @@ fn pause_for(ns: u32) {
 /// nothing is known; who is `hurried` takes them at once.
 pub fn running(task: TaskId, hurried: bool) -> Running {
     let record = tasks::record(task);
-    let tid = record.tid.load(Ordering::Relaxed); // a hint
+    let tid = record.entry.thread.load(Ordering::Relaxed); // a hint
     if tid == 0 {
         return Running::No;
     }

@@ -3,8 +3,7 @@
 //! A record is never freed, so a number from a stale hint indexes valid memory.
 //! Numbers are reused: a thread takes one at its first lock and gives it back
 //! when its thread-local destructors have run. Destructors that lock after
-//! that take another, and C libraries call back for it a few times; what they
-//! no longer call back for is lost, a record of a kilobyte a thread at worst.
+//! that take another: see [`lockyard_core::roster`].
 //!
 //! For locks whose word the kernel reads, a thread goes by the kernel's number of it
 //! as well, which leads to its record by way of a table.
@@ -19,7 +18,11 @@ use std::{
     },
 };
 
-use lockyard_core::{KERNEL_WAITERS, TaskId, TaskRecord, keeper::Keeper};
+use lockyard_core::{
+    KERNEL_WAITERS, TaskId, TaskRecord,
+    keeper::Keeper,
+    roster::{Entry, Membership, Roster},
+};
 use once_cell::race::OnceNonZeroUsize;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
@@ -36,8 +39,8 @@ pub struct Record {
     pub pi_locks: TaskRecord<LinuxPi>,
     /// The futex that the task sleeps on.
     pub parker: AtomicU32,
-    /// The kernel's number of the thread, 0 when there is none.
-    pub tid: AtomicU32,
+    /// Which thread it is, by the kernel's number.
+    pub entry: Entry<AtomicU32>,
     /// Which CPU the thread is on.
     pub whereabouts: Whereabouts,
     /// Odd while the thread is inside an announced guarded store.
@@ -46,11 +49,6 @@ pub struct Record {
     pub interruptible: AtomicUsize,
     /// Whether somebody has interrupted one.
     pub interrupted: AtomicBool,
-    /// If it is that of a thread that had ended once, the kernel's number of that: nobody may
-    /// say when it has ended again.
-    late: AtomicU32,
-    /// The next number in the list of free ones.
-    free: AtomicU32,
 }
 
 /// Chunk `c` holds the records of the numbers from `FIRST << c` to
@@ -59,32 +57,25 @@ const FIRST: u32 = 64;
 const CHUNKS: usize = (TaskId::MAX / FIRST).ilog2() as usize + 1;
 static TABLE: [AtomicPtr<Record>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS];
 
-/// The next number that nobody has had.
-static FRESH: AtomicU32 = AtomicU32::new(FIRST);
-/// The free numbers: the first in the low half, a count of changes above, so
-/// that a list that changed and changed back is not taken for the same.
-static FREE: AtomicU64 = AtomicU64::new(0);
+/// Who has which number, counted from `FIRST`.
+static ROSTER: Roster<AtomicU32, { TaskId::MAX.div_ceil(u32::BITS) as usize }> = Roster::new();
 /// The first numbers whose record is a thread's, or was when that ended as a reader: a bit
 /// each. Of others nobody knows.
 static LIVING: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-/// How many records are late ones.
-static LATE: AtomicU32 = AtomicU32::new(0);
 /// Whether this process is a fork's child, in which some tasks are gone.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// What a thread needs for a lock that nobody else wants. In one place: a shared library
 /// looks up where each thread-local is.
 pub struct Own {
-    /// The thread's number, 0 if it has none.
-    me: Cell<u32>,
+    /// The thread's number.
+    me: Membership,
     /// The kernel's number, once the table knows it.
     tid: Cell<u32>,
     /// The area of its restartable sequences; null where it has none.
     pub area: Cell<*mut u8>,
     /// The record of `me`.
     record: Cell<Option<&'static Record>>,
-    /// Whether the thread has ended once, with another number.
-    was_another: Cell<bool>,
     /// The locks that are reserved for the thread.
     keeper: Keeper,
 }
@@ -92,11 +83,10 @@ pub struct Own {
 thread_local! {
     static OWN: Own = const {
         Own {
-            me: Cell::new(0),
+            me: Membership::new(),
             tid: Cell::new(0),
             area: Cell::new(ptr::null_mut()),
             record: Cell::new(None),
-            was_another: Cell::new(false),
             keeper: Keeper::new(is_mine),
         }
     };
@@ -147,7 +137,7 @@ impl Numbers for Dense {
     }
     #[inline(always)]
     fn number() -> u32 {
-        own().me.get()
+        own().me.number()
     }
     #[inline(always)]
     fn hurries() -> bool {
@@ -222,7 +212,7 @@ fn enter_tid() -> TaskId {
 /// The calling thread's number.
 #[inline(always)]
 pub fn me() -> TaskId {
-    match TaskId::new(own().me.get()) {
+    match TaskId::new(own().me.number()) {
         Some(me) => me,
         None => errno::kept(register),
     }
@@ -231,7 +221,7 @@ pub fn me() -> TaskId {
 /// Whether the calling thread has a number and a record: then no lock has to register it.
 #[inline(always)]
 pub fn is_registered() -> bool {
-    own().me.get() != 0 && own().record.get().is_some()
+    own().me.number() != 0 && own().record.get().is_some()
 }
 
 /// The calling thread's record.
@@ -263,7 +253,7 @@ pub fn record(task: TaskId) -> &'static Record {
 /// Whether the task still runs in this process.
 #[inline]
 pub fn exists(task: TaskId) -> bool {
-    !FORKED.load(Relaxed) || record(task).tid.load(Relaxed) != 0
+    !FORKED.load(Relaxed) || record(task).entry.thread.load(Relaxed) != 0
 }
 
 /// Whether this process is a fork's child.
@@ -277,20 +267,23 @@ pub fn records() -> impl Iterator<Item = &'static Record> {
 }
 
 fn records_from(first: u32) -> impl Iterator<Item = &'static Record> {
-    numbers_from(first).map(record)
+    let numbers = (first..end()).filter_map(TaskId::new);
+    numbers.filter(has_record).map(record)
 }
 
-/// Those that have a record.
-fn numbers_from(first: u32) -> impl Iterator<Item = TaskId> {
-    (first..FRESH.load(Relaxed))
-        .filter_map(TaskId::new)
-        .filter(|&task| !TABLE[chunk_of(task)].load(Acquire).is_null()) // (T1)
+/// Where the numbers end that anybody has had.
+fn end() -> u32 {
+    FIRST.saturating_add(ROSTER.ever_taken())
+}
+
+fn has_record(task: &TaskId) -> bool {
+    !TABLE[chunk_of(*task)].load(Acquire).is_null() // (T1)
 }
 
 /// The records of all threads that live, or ended as readers.
 pub fn living() -> impl Iterator<Item = &'static Record> {
     let known = FIRST + LIVING.len() as u32 * u64::BITS;
-    (FIRST..FRESH.load(Relaxed).min(known))
+    (FIRST..end().min(known))
         .step_by(u64::BITS as usize)
         .zip(&LIVING)
         // (L1), (L2), (T1)
@@ -338,19 +331,18 @@ fn register() -> TaskId {
     let me = unused();
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
-    record.tid.store(asked_tid(), Relaxed); // a hint to others
+    record.entry.thread.store(asked_tid(), Relaxed); // a hint to others
     if let Some((word, bit)) = living_bit(me) {
         // (L1) A lock's fence, or the test of a `store_if`, comes behind this: who fences or
         // quiesces before it looks for readers sees it. (T1) Release: there is a record.
         word.fetch_or(bit, Release);
     }
-    own().me.set(me.number());
+    own().me.join(me.number());
     own().record.set(Some(record));
     begin_to_keep();
     let ends = on_exit(me);
     if was_another() {
-        record.late.store(record.tid.load(Relaxed), Relaxed); // the thread's own, for `lost`
-        LATE.fetch_add(1, Relaxed); // a hint
+        ROSTER.mark_late(&record.entry);
     } else if ends {
         record.whereabouts.begin();
     }
@@ -359,7 +351,7 @@ fn register() -> TaskId {
 
 /// Whether the calling thread, which ends, may hold what it took by another number.
 pub fn was_another() -> bool {
-    own().was_another.get()
+    own().me.was_another()
 }
 
 /// A record that is no thread's, until it is [`release`]d.
@@ -369,7 +361,9 @@ pub fn borrow() -> TaskId {
 
 /// A number that no thread has.
 fn unused() -> TaskId {
-    reuse().or_else(lost).unwrap_or_else(fresh)
+    (ROSTER.take_free().map(numbered))
+        .or_else(lost)
+        .unwrap_or_else(fresh)
 }
 
 /// From now on locks may be reserved for the calling thread, if it has restartable
@@ -381,7 +375,7 @@ pub fn begin_to_keep() {
 
 /// The kernel's number of the calling thread.
 pub fn tid() -> u32 {
-    record(me()).tid.load(Relaxed) // its own
+    record(me()).entry.thread.load(Relaxed) // its own
 }
 
 /// Whether the calling thread has the lock whose owner word is, or was, at this address. The
@@ -407,46 +401,24 @@ fn asked_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// A number from the list of free ones.
-fn reuse() -> Option<TaskId> {
-    let mut list = FREE.load(Acquire); // (F1) pairs with release's Release
-    loop {
-        let task = TaskId::new(list as u32)?;
-        let next = record(task).free.load(Relaxed); // stale ones fail the exchange
-        let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(next);
-        match FREE.compare_exchange(list, changed, Acquire, Acquire) {
-            Ok(_) => return Some(task),
-            Err(now) => list = now,
-        }
-    }
+/// The task of a number that is counted from `FIRST`.
+fn numbered(number: u32) -> TaskId {
+    TaskId::new(FIRST.saturating_add(number)).expect("numbers start at FIRST")
 }
 
-/// Puts a number into the list of free ones.
+/// The number is no thread's.
 pub fn release(task: TaskId) {
-    let mut list = FREE.load(Relaxed); // checked by the exchange
-    loop {
-        record(task).free.store(list as u32, Relaxed); // published by the exchange
-        let changed = (list >> 32).wrapping_add(1) << 32 | u64::from(task.number());
-        // (F1) Release pairs with reuse's Acquire.
-        match FREE.compare_exchange(list, changed, Release, Relaxed) {
-            Ok(_) => return,
-            Err(now) => list = now,
-        }
-    }
+    ROSTER.give_back(task.number() - FIRST);
 }
 
 /// The number of a late thread that is gone. After all destructors the C library still frees
 /// memory, and if that takes a lock the thread has a number again, and ends without a word.
 fn lost() -> Option<TaskId> {
-    if LATE.load(Relaxed) == 0 {
-        return None; // at most a number more
-    }
-    let is_lost = |task: &TaskId| {
-        let record = record(*task);
-        let tid = record.late.load(Relaxed);
-        tid != 0 && is_gone(tid) && no_longer_late(record, tid)
+    let entry = |number| {
+        let task = Some(numbered(number)).filter(has_record)?;
+        Some(&record(task).entry)
     };
-    let lost = numbers_from(FIRST).find(is_lost)?;
+    let lost = ROSTER.take_lost(entry, is_gone).map(numbered)?;
     ended(lost);
     Some(lost)
 }
@@ -462,21 +434,14 @@ pub fn is_gone(tid: u32) -> bool {
     })
 }
 
-/// The record is no longer that of a late thread of this number. Returns whether it was.
-fn no_longer_late(record: &Record, tid: u32) -> bool {
-    // One of those that find it gone has it, unless another late thread has it by now.
-    let was = tid != 0 && (record.late.compare_exchange(tid, 0, Relaxed, Relaxed)).is_ok();
-    if was {
-        LATE.fetch_sub(1, Relaxed); // a hint
-    }
-    was
-}
-
 /// A number that nobody has had.
 fn fresh() -> TaskId {
-    let number = FRESH.fetch_add(1, Relaxed);
-    assert!(number < TaskId::MAX, "more threads than Linux can have");
-    let task = TaskId::new(number).expect("numbers start at FIRST");
+    let number = ROSTER.take_fresh();
+    assert!(
+        number < TaskId::MAX - FIRST,
+        "more threads than Linux can have"
+    );
+    let task = numbered(number);
     let chunk = chunk_of(task);
     map(
         &TABLE[chunk],
@@ -541,17 +506,14 @@ fn on_exit(me: TaskId) -> bool {
 /// A thread ends, after the thread-local destructors of Rust and C++. It may
 /// still lock in destructors of other keys, and then registers again.
 extern "C" fn on_thread_exit(value: *mut libc::c_void) {
-    // glibc gives a thread the values with its stack that an earlier one set after its last
-    // destructor: a number that may be another's by now.
-    if let Some(me) = TaskId::new(value.addr() as u32)
-        && own().me.get() == me.number()
+    let told = value.addr() as u32;
+    if own().me.leave(told)
+        && let Some(me) = TaskId::new(told)
     {
-        own().me.set(0);
         own().record.set(None);
         own().tid.set(0);
-        own().was_another.set(true);
         keeper().begin(false); // what was reserved for `me` is the next one's
-        no_longer_late(record(me), record(me).late.load(Relaxed)); // its own
+        ROSTER.unmark_late(&record(me).entry);
         ended(me);
         release(me);
     }
@@ -559,7 +521,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
 
 /// The thread of this number is none any more.
 fn ended(task: TaskId) {
-    record(task).tid.store(0, Relaxed); // a hint
+    record(task).entry.thread.store(0, Relaxed); // a hint
     record(task).whereabouts.end();
     if let Some((word, bit)) = living_bit(task)
         && !record(task).locks.reads()
@@ -577,14 +539,14 @@ extern "C" fn after_fork_in_child() {
     if !rseq::init_thread() {
         keeper().begin(false);
     }
-    let mine = TaskId::new(own().me.get()).map(record);
+    let mine = TaskId::new(own().me.number()).map(record);
     for record in records() {
         let mine = mine.is_some_and(|mine| ptr::eq(mine, record));
         let tid = if mine { asked_tid() } else { 0 };
-        record.tid.store(tid, Relaxed); // the child has one thread
+        record.entry.thread.store(tid, Relaxed); // the child has one thread
         record.inside.store(0, Relaxed); // likewise
         if !mine {
-            no_longer_late(record, record.late.load(Relaxed)); // nobody else is here
+            ROSTER.unmark_late(&record.entry); // nobody else is here
         }
         record.whereabouts.after_fork_in_child(mine);
     }

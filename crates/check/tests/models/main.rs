@@ -12,6 +12,7 @@ mod osq;
 mod percpu;
 mod pimutex;
 mod programs;
+mod roster;
 mod rtmutex;
 mod rwsem;
 mod states;
