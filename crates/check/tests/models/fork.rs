@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use lockyard_check::{
-    CheckWord, Explorer, Forks, Tracked, limit_whims, name, spawn, spawn_in_child,
+    CheckWord, Explorer, Forks, Tracked, history, limit_whims, name, spawn, spawn_in_child,
 };
 use lockyard_core::{
     Condvar, Deadline, Event, FOREVER, Look, Ordering::Relaxed, Platform, RawMutex,
@@ -302,4 +302,101 @@ fn a_percpu_rwsem() {
             });
         },
     );
+}
+
+type RwLock = lock_api::RwLock<RawRwLock<Forks>, ()>;
+type RwWork = fn(&RwLock);
+
+fn write(lock: &RwLock) {
+    drop(lock.write());
+}
+
+fn read(lock: &RwLock) {
+    drop(lock.read());
+}
+
+/// Whether a task was about to begin a bias, or to end one or a reservation, or to drain the
+/// readers: it has the lock until that is done.
+fn is_changing(lock: &RwLock) -> bool {
+    const COUNT: usize = 0;
+    const BIASING: u32 = 1 << 30; // in the others of these, too
+    let now = history(lock, COUNT).last().copied();
+    now.is_some_and(|count| count & BIASING != 0)
+}
+
+/// Tasks of the parent, and one of the child that gets the lock unless it is lost.
+fn rwsem_in_a_child(parents: &[RwWork], child: RwWork) {
+    let lock = Rc::new(RwLock::new(()));
+    name(&*lock, "rwsem");
+    for &work in parents {
+        let lock = Rc::clone(&lock);
+        spawn(move || work(&lock));
+    }
+    spawn_in_child(move || {
+        if !lock.is_locked() && !is_changing(&lock) {
+            child(&lock);
+        }
+    });
+}
+
+/// The mutex is reserved for a task that is gone, or another that is gone was about to end that.
+#[test]
+fn a_mutex_that_was_reserved() {
+    explore(
+        "fork, kept",
+        &Explorer::new().keeping().always_running(),
+        &[Event::Revoked],
+        || {
+            let shared = Shared::new();
+            parents(1, &shared, |shared| {
+                shared.work(&shared.mutex);
+                shared.work(&shared.mutex);
+            });
+            parents(1, &shared, |shared| shared.work(&shared.mutex));
+            children(1, &shared, Shared::work_unless_lost);
+        },
+    );
+}
+
+/// The same of an rwsem.
+#[test]
+fn a_rwsem_that_was_reserved() {
+    let write_twice: RwWork = |lock| {
+        write(lock);
+        write(lock);
+    };
+    let write_and_read: RwWork = |lock| {
+        write(lock);
+        read(lock);
+    };
+    for (keeper, other, child) in [
+        (write_twice, write as RwWork, write as RwWork),
+        (write_twice, read, read),
+        (write_and_read, write, read),
+        (write_and_read, read, write),
+    ] {
+        let explorer = Explorer::new().keeping().always_running().polling();
+        let explorer = explorer.executions(FEW);
+        explore(
+            "fork, rwsem, kept",
+            &explorer,
+            &[Event::Revoked],
+            move || {
+                rwsem_in_a_child(&[keeper, other], child);
+            },
+        );
+    }
+}
+
+/// A reader that is gone made it so that readers do not write to the lock, or a writer was
+/// about to end that.
+#[test]
+fn a_rwsem_with_slots() {
+    for child in [read as RwWork, write] {
+        let events = [Event::Biased, Event::FencedBiasRevoked];
+        let explorer = Explorer::new().biasing().always_running().polling();
+        explore("fork, rwsem, biased", &explorer, &events, move || {
+            rwsem_in_a_child(&[read, write], child);
+        });
+    }
 }
