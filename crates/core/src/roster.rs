@@ -4,21 +4,24 @@
 //! is told that it ends. As C libraries tell it (a destructor of a thread-specific value), that
 //! has two holes:
 //!
-//! - The thread may lock again after that, and then has another number. It may be told again, or
-//!   not: it is *late*. What it does not give back is lost, until somebody who needs a number
-//!   finds the thread gone.
+//! - A thread may lock when it has been told for the last time, and takes a number then. That is
+//!   *lost*, until somebody who needs one finds the thread gone.
 //! - The value may be an earlier thread's, which stood in the stack that the thread was given. So
 //!   a thread leaves by the number that it has, and by no other ([`Membership::leave`]).
 //!
 //! | | one | another |
 //! |---|---|---|
 //! | (N1) | gives a number back: sets its bit with `Release` | clears the bit, with `Acquire`, and finds it set: has all that the one did |
-//! | (N2) | is late: says which thread it is, then a stamp, with `Release` | reads the stamp with `Acquire`, asks for the thread, takes the stamp away |
+//! | (N2) | says which thread it is, then a stamp, with `Release` | reads the stamp with `Acquire`, asks for the thread, takes the stamp away |
 //!
 //! (N2) That the thread is gone shows the other all that it did: the world promises that. Of many
-//! who find it gone, and the thread itself if it was told, one takes the stamp away, and has the
-//! number. A stamp is given once: who takes it away asked for the thread that gave it, even if
-//! the number, and the world's number of the thread, had another thread in the meantime.
+//! who find it gone, one takes the stamp away, and has the number. A stamp is given once: who
+//! takes it away asked for the thread that gave it, even if the number, and the world's number of
+//! the thread, had another thread in the meantime.
+//!
+//! To look costs a question for each thread. So that is done each time that the numbers have
+//! doubled, until it finds nothing: there are at most twice as many as are needed, or than were
+//! needed once.
 
 use core::cell::Cell;
 
@@ -83,8 +86,8 @@ impl<W: Word, const WORDS: usize> Default for FreeNumbers<W, WORDS> {
 pub struct Entry<W> {
     /// The world's number of the thread, 0 where there is none.
     pub thread: W,
-    /// The stamp of a late thread, else 0.
-    late: W,
+    /// That it has the number: another each time.
+    stamp: W,
 }
 
 impl<W: Word> Entry<W> {
@@ -92,7 +95,7 @@ impl<W: Word> Entry<W> {
     pub const fn new() -> Self {
         Self {
             thread: W::ZERO,
-            late: W::ZERO,
+            stamp: W::ZERO,
         }
     }
 }
@@ -108,9 +111,7 @@ pub struct Roster<W, const WORDS: usize> {
     free: FreeNumbers<W, WORDS>,
     /// The next number that nobody has had.
     fresh: W,
-    /// How many threads are late, or a few more.
-    late: W,
-    /// How many have been.
+    /// How many stamps were given.
     stamps: W,
 }
 
@@ -120,7 +121,6 @@ impl<W: Word, const WORDS: usize> Roster<W, WORDS> {
         Self {
             free: FreeNumbers::new(),
             fresh: W::ZERO,
-            late: W::ZERO,
             stamps: W::ZERO,
         }
     }
@@ -135,21 +135,21 @@ impl<W: Word, const WORDS: usize> Roster<W, WORDS> {
         self.free.take()
     }
 
-    /// Takes the number of a late thread that `is_gone`, as the world knows it. Who asks for a
-    /// thread that is gone sees all that it did.
+    /// Takes a lost number, whose thread `is_gone`, as the world knows it: where that is said,
+    /// all that the thread did is seen. It looks for one now and then.
     pub fn take_lost<'a>(
         &self,
         entry: impl Fn(u32) -> Option<&'a Entry<W>>,
         is_gone: impl Fn(u32) -> bool,
     ) -> Option<u32> {
-        if self.late.load(Relaxed) == 0 {
-            return None; // at most a number more
+        let end = self.ever_taken();
+        if !end.is_power_of_two() {
+            return None;
         }
-        (0..self.ever_taken()).find(|&number| {
+        (0..end).find(|&number| {
             entry(number).is_some_and(|entry| {
-                let stamp = entry.late.load(Acquire); // (N2)
-                let is_lost = || is_gone(entry.thread.load(Relaxed)); // the stamp's, or (N2)
-                stamp != 0 && is_lost() && self.takes_away(entry, stamp)
+                let stamp = entry.stamp.load(Acquire); // (N2)
+                stamp != 0 && is_gone(entry.thread.load(Relaxed)) && takes_away(entry, stamp)
             })
         })
     }
@@ -160,36 +160,33 @@ impl<W: Word, const WORDS: usize> Roster<W, WORDS> {
         self.fresh.fetch_add(1, Relaxed) // each is given once
     }
 
-    /// The caller, which has a number, gives it back.
+    /// The caller has this number: `thread` goes by it from now on.
+    pub fn enter(&self, entry: &Entry<W>, thread: u32) {
+        // One of 2^32 is 0: then it is not found.
+        let stamp = self.stamps.fetch_add(1, Relaxed).wrapping_add(1); // each is given once
+        entry.thread.store(thread, Relaxed); // others read it by (N2), or as a hint
+        entry.stamp.store(stamp, Release); // (N2)
+    }
+
+    /// The caller, which has this number, gives it back.
     pub fn give_back(&self, number: u32) {
         self.free.put(number);
     }
+}
 
-    /// The caller, which has this number and has said in it which thread it is, ended once.
-    pub fn mark_late(&self, entry: &Entry<W>) {
-        // After 2^32 of them, one is not found.
-        let stamp = self.stamps.fetch_add(1, Relaxed).wrapping_add(1); // each is given once
-        self.late.fetch_add(1, Relaxed); // a hint; before the stamp, so that it is not too low
-        entry.late.store(stamp, Release); // (N2)
+impl<W: Word> Entry<W> {
+    /// The thread, which is the caller or is gone, does not go by the number any more; whose it
+    /// is now the caller knows.
+    pub fn leave(&self) {
+        self.thread.store(0, Relaxed); // (N1) publishes it
+        // Likewise. An exchange: who would take it away as well finds it gone.
+        self.stamp.swap(0, Relaxed);
     }
+}
 
-    /// The caller, which has this number or is alone, gives it back or forgets it: nobody is to
-    /// find it lost.
-    pub fn unmark_late(&self, entry: &Entry<W>) {
-        let stamp = entry.late.load(Relaxed); // its own
-        if stamp != 0 {
-            self.takes_away(entry, stamp);
-        }
-    }
-
-    fn takes_away(&self, entry: &Entry<W>, stamp: u32) -> bool {
-        // (N2) The world has shown what a thread that is gone did.
-        let taken = (entry.late.compare_exchange(stamp, 0, Relaxed, Relaxed)).is_ok();
-        if taken {
-            self.late.fetch_add(1_u32.wrapping_neg(), Relaxed); // a hint
-        }
-        taken
-    }
+fn takes_away<W: Word>(entry: &Entry<W>, stamp: u32) -> bool {
+    // (N2) The world has shown what a thread that is gone did.
+    (entry.stamp.compare_exchange(stamp, 0, Relaxed, Relaxed)).is_ok()
 }
 
 impl<W: Word, const WORDS: usize> Default for Roster<W, WORDS> {

@@ -29,7 +29,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use crate::{
     Linux, LinuxPi, Threads, errno, futex, rseq,
     urgency::{URGENCY, Urgency},
-    whereabouts::Whereabouts,
+    whereabouts::{self, Whereabouts},
 };
 
 /// A task's record, on cache lines of its own.
@@ -62,6 +62,8 @@ static ROSTER: Roster<AtomicU32, { TaskId::MAX.div_ceil(u32::BITS) as usize }> =
 /// The first numbers whose record is a thread's, or was when that ended as a reader: a bit
 /// each. Of others nobody knows.
 static LIVING: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// The process that the threads are of.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Whether this process is a fork's child, in which some tasks are gone.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
@@ -328,10 +330,13 @@ fn register() -> TaskId {
         unsafe { libc::pthread_atfork(None, None, Some(after_fork_in_child)) };
         ANNOUNCED.store(true, Release); // who sees it need not announce it
     }
+    if PROCESS.load(Relaxed) == 0 {
+        PROCESS.store(process(), Relaxed); // all store the same
+    }
     let me = unused();
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
-    record.entry.thread.store(asked_tid(), Relaxed); // a hint to others
+    ROSTER.enter(&record.entry, asked_tid());
     if let Some((word, bit)) = living_bit(me) {
         // (L1) A lock's fence, or the test of a `store_if`, comes behind this: who fences or
         // quiesces before it looks for readers sees it. (T1) Release: there is a record.
@@ -340,10 +345,7 @@ fn register() -> TaskId {
     own().me.join(me.number());
     own().record.set(Some(record));
     begin_to_keep();
-    let ends = on_exit(me);
-    if was_another() {
-        ROSTER.mark_late(&record.entry);
-    } else if ends {
+    if on_exit(me) && !was_another() {
         record.whereabouts.begin();
     }
     me
@@ -397,6 +399,10 @@ fn is_mine(word: usize) -> bool {
     })
 }
 
+fn process() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get() as u32
+}
+
 fn asked_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
@@ -411,9 +417,12 @@ pub fn release(task: TaskId) {
     ROSTER.give_back(task.number() - FIRST);
 }
 
-/// The number of a late thread that is gone. After all destructors the C library still frees
-/// memory, and if that takes a lock the thread has a number again, and ends without a word.
+/// The number of a thread that is gone and was not told. After all destructors the C library
+/// still frees memory, and if that takes a lock the thread has a number again.
 fn lost() -> Option<TaskId> {
+    if PROCESS.load(Relaxed) != process() {
+        return None; // a copy that nobody told so: it would find all of them gone
+    }
     let entry = |number| {
         let task = Some(numbered(number)).filter(has_record)?;
         Some(&record(task).entry)
@@ -512,8 +521,8 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
     {
         own().record.set(None);
         own().tid.set(0);
+        whereabouts::show_no_more();
         keeper().begin(false); // what was reserved for `me` is the next one's
-        ROSTER.unmark_late(&record(me).entry);
         ended(me);
         release(me);
     }
@@ -521,7 +530,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
 
 /// The thread of this number is none any more.
 fn ended(task: TaskId) {
-    record(task).entry.thread.store(0, Relaxed); // a hint
+    record(task).entry.leave();
     record(task).whereabouts.end();
     if let Some((word, bit)) = living_bit(task)
         && !record(task).locks.reads()
@@ -542,17 +551,18 @@ extern "C" fn after_fork_in_child() {
     let mine = TaskId::new(own().me.number()).map(record);
     for record in records() {
         let mine = mine.is_some_and(|mine| ptr::eq(mine, record));
-        let tid = if mine { asked_tid() } else { 0 };
-        record.entry.thread.store(tid, Relaxed); // the child has one thread
-        record.inside.store(0, Relaxed); // likewise
-        if !mine {
-            ROSTER.unmark_late(&record.entry); // nobody else is here
+        if mine {
+            record.entry.thread.store(asked_tid(), Relaxed); // the child has one thread
+        } else {
+            record.entry.leave(); // nobody else is here
         }
+        record.inside.store(0, Relaxed); // likewise
         record.whereabouts.after_fork_in_child(mine);
     }
     // What it held by the parent's number it does not hold by its own.
     own().tid.set(0);
     keeper().holds_none();
     futex::after_fork_in_child();
-    FORKED.store(true, Relaxed); // the child has one thread
+    PROCESS.store(process(), Relaxed); // the child has one thread
+    FORKED.store(true, Relaxed); // likewise
 }

@@ -35,6 +35,11 @@ thread_local! {
     static ENDED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The calling thread ends, and what it still does it does unseen.
+pub fn show_no_more() {
+    ENDED.set(true);
+}
+
 /// What a record says of where its thread is. All zero: nothing.
 pub struct Whereabouts {
     /// The thread's area, or null.
@@ -44,17 +49,16 @@ pub struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// Lets others see the calling thread's area, if it has one. It calls
-    /// [`Whereabouts::end`] before it ends.
+    /// Lets others see the calling thread's area, if it has one. Somebody calls
+    /// [`Whereabouts::end`] before that is gone.
     pub fn begin(&self) {
         if !ENDED.get() {
             self.area.store(rseq::own_area(), SeqCst); // (W1); its bytes are the kernel's
         }
     }
 
-    /// The calling thread ends: from now on nobody looks at its area.
+    /// The thread ends: from now on nobody looks at its area.
     pub fn end(&self) {
-        ENDED.set(true);
         self.area.store(ptr::null_mut(), SeqCst); // (W1)
         let mut looks = 0;
         // (W1); it acquires, for (W2)
@@ -123,6 +127,7 @@ mod tests {
             place.look(|area| {
                 assert!(!area.is_null());
                 scope.spawn(|| {
+                    show_no_more();
                     place.end();
                     ended.store(true, SeqCst);
                     rseq::init_thread();

@@ -11,7 +11,10 @@ use std::{
     collections::{BTreeSet, HashSet},
     ffi::c_void,
     ptr,
-    sync::{Mutex, OnceLock},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     thread,
 };
 
@@ -80,10 +83,13 @@ fn a_thread_may_lock_in_a_thread_local_destructor_for_the_first_time() {
 /// C's destructors run after Rust's, and those of keys that were made late
 /// after the thread has given its number back: they take another, and again
 /// when they are called again. After the last call nobody is told when the thread is gone:
-/// then its number is the next one's all the same.
+/// then its number is the next one's all the same. So it is if the thread locks then for the
+/// first time, as every other does.
 #[test]
 fn c_destructors_lock_again_and_again() {
     const CALLS: usize = 4; // PTHREAD_DESTRUCTOR_ITERATIONS
+    const LATE: usize = 8;
+    static STARTED: AtomicU64 = AtomicU64::new(0);
     static NUMBERS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
     static COUNTER: Counter = Counter::new();
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
@@ -96,9 +102,13 @@ fn c_destructors_lock_again_and_again() {
     }
 
     extern "C" fn destroy(value: *mut c_void) {
-        (0..10).for_each(|_| COUNTER.add());
-        if value.addr() > 1 {
-            arm(value.addr() - 1);
+        let (late, calls) = (value.addr() & LATE, value.addr() % LATE);
+        if late == 0 || calls == 1 {
+            (0..10).for_each(|_| COUNTER.add());
+            NUMBERS.lock().unwrap().insert(Linux::me().number());
+        }
+        if calls > 1 {
+            arm(late | (calls - 1));
         }
     }
 
@@ -113,11 +123,15 @@ fn c_destructors_lock_again_and_again() {
     KEY.set(key).unwrap();
 
     in_rounds_of_threads(ROUNDS, THREADS, || {
-        arm(CALLS);
-        COUNTER.add();
-        NUMBERS.lock().unwrap().insert(Linux::me().number());
+        if STARTED.fetch_add(1, Relaxed).is_multiple_of(2) {
+            arm(LATE | CALLS);
+        } else {
+            arm(CALLS);
+            COUNTER.add();
+        }
     });
-    assert_eq!(COUNTER.total(), ROUNDS * THREADS * (1 + 10 * CALLS as u64));
+    let half = ROUNDS * THREADS / 2;
+    assert_eq!(COUNTER.total(), half * (10 + 1 + 10 * CALLS as u64));
     // Those of a round may be gone a moment after they were waited for.
     let numbers = NUMBERS.lock().unwrap().len() as u64;
     assert!(numbers <= 4 * THREADS, "{numbers}");
