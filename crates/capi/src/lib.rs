@@ -34,6 +34,7 @@ use std::{ffi::c_int, marker::PhantomData, ops::Deref};
 
 use libc::{EINVAL, ETIMEDOUT, timespec};
 use lockyard_core::Deadline;
+use lockyard_linux::clock;
 
 mod mutex;
 mod pimutex;
@@ -77,7 +78,7 @@ fn deadline(at: &timespec) -> Result<Deadline, c_int> {
     }
     let seconds = u64::try_from(at.tv_sec);
     let deadline = seconds.map(|seconds| seconds.saturating_mul(SECOND).saturating_add(nanos));
-    Ok(Deadline(deadline.unwrap_or(0)))
+    Ok(clock::monotonic(deadline.unwrap_or(0)))
 }
 
 /// Waits until a moment of `CLOCK_MONOTONIC` at the latest: `wait` says whether it got

@@ -128,8 +128,8 @@ pub unsafe extern "C" fn lockyard_rwlock_unlock(lock: &Rwlock) -> c_int {
 /// other down. The writer pays: it interrupts the threads of the process that are on a
 /// CPU, and adds up the counts of all CPUs.
 ///
-/// It takes eight bytes for every CPU as well, from its first use until it is destroyed; a
-/// process can have 8 million at a time. A thread must not read again what it reads
+/// It takes sixteen bytes for every CPU as well, from its first use until it is destroyed; a
+/// process can have 4 million at a time. A thread must not read again what it reads
 /// already. A read lock may be released by another thread than the one that took it.
 #[repr(transparent)]
 pub struct PercpuRwlock(Opaque<RawPercpuRwLock<Linux>, [u64; 4]>);

@@ -23,6 +23,8 @@ static int failures;
 static const struct timespec past = {0, 0};
 static const struct timespec before_all = {-1, 0};
 static const struct timespec far = {LONG_MAX, 999999999};
+/* More than 2^63 nanoseconds. */
+static const struct timespec beyond = {10000000000, 0};
 static const struct timespec bad = {0, 1000000000};
 static const struct timespec worse = {0, -1};
 
@@ -109,7 +111,7 @@ static int elsewhere(int (*function)(void *), void *lock) {
         while (!mutex##_shared.ready) {                                                   \
             if (timed)                                                                    \
                 CHECK(lockyard_##cond##_timedwait(                                        \
-                          &mutex##_shared.changed, &mutex##_shared.lock, &far), 0);       \
+                          &mutex##_shared.changed, &mutex##_shared.lock, &beyond), 0);    \
             else                                                                          \
                 CHECK(lockyard_##cond##_wait(                                             \
                           &mutex##_shared.changed, &mutex##_shared.lock), 0);             \

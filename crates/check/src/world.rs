@@ -342,7 +342,7 @@ impl<K: Kind> PerCpu for Tasks<K> {
 
     /// Tasks of odd numbers are on one CPU, the others on the other, unless the
     /// checker likes to move one.
-    fn add_if(counter: &CheckCounter, delta: u32, guard: &CheckWord, expected: u32) -> bool {
+    fn add_if(counter: &CheckCounter, delta: i64, guard: &CheckWord, expected: u32) -> bool {
         if decide(Question::Whim("is interrupted in a conditional addition")) {
             return false;
         }
@@ -351,16 +351,16 @@ impl<K: Kind> PerCpu for Tasks<K> {
         let (word, guard) = (part.index(), guard.index());
         let op = Op::AddIf {
             word,
-            delta,
+            delta: delta as u32,
             guard,
             expected,
         };
         matches!(ask(Request::Op(op)), Answer::Bool(true))
     }
 
-    fn sum(counter: &CheckCounter) -> u32 {
+    fn sum(counter: &CheckCounter) -> u64 {
         let parts = counter.0.iter().map(|part| part.load(Ordering::Acquire));
-        parts.fold(0, u32::wrapping_add)
+        u64::from(parts.fold(0, u32::wrapping_add))
     }
 }
 

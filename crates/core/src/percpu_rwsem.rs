@@ -124,9 +124,6 @@ const SLOW: u32 = 1;
 const WAITERS: u32 = 2;
 const WRITER_SHIFT: u32 = 2;
 
-/// What a reader that goes adds to the counter.
-const MINUS_ONE: u32 = 1u32.wrapping_neg();
-
 /// The state word as one value.
 #[derive(Clone, Copy)]
 struct State(u32);
@@ -218,7 +215,7 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
     #[inline]
     pub unsafe fn unlock_read(&self) {
         // (P3) if the state is not 0, there may be a writer to wake.
-        if !P::add_if(&self.counter, MINUS_ONE, &self.state, FAST) {
+        if !P::add_if(&self.counter, -1, &self.state, FAST) {
             self.leave_slow();
         }
     }
@@ -370,7 +367,7 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
 
     #[cold]
     fn leave_slow(&self) {
-        let state = self.count(MINUS_ONE); // (P3)
+        let state = self.count(-1); // (P3)
         // From here on the lock may be gone.
         if let Some(writer) = state.writer() {
             P::unpark(writer);
@@ -378,7 +375,7 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
     }
 
     /// Adds to the counter, in the state that is returned.
-    fn count(&self, delta: u32) -> State {
+    fn count(&self, delta: i64) -> State {
         loop {
             let state = self.state();
             if P::add_if(&self.counter, delta, &self.state, state.0) {
@@ -440,7 +437,7 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
         // (P5) Acquire pairs with take_back's Release: the sum has what was undone.
         let undone = self.undone.load(Acquire);
         // (P3) the sum acquires: what the readers did.
-        P::sum(&self.counter) == undone
+        P::sum(&self.counter) == u64::from(undone)
     }
 
     /// The writer goes without having been in.
@@ -450,9 +447,20 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
         false
     }
 
+    /// The writer takes what readers took back out of the counter too, so that its word does
+    /// not wrap. Who is the next writer sees both done, by (P4).
+    fn forget_undone(&self) {
+        let undone = self.undone.load(Acquire); // (P5)
+        if undone != 0 {
+            self.count(-i64::from(undone));
+            self.undone.fetch_add(undone.wrapping_neg(), Relaxed); // (P4) publishes it
+        }
+    }
+
     /// The writer lets others in; with `fair`, first of all those that wait.
     fn release(&self, fair: bool) {
         self.since.store(P::stamp(), Relaxed); // a hint
+        self.forget_undone();
         loop {
             let state = self.state();
             if state.has(WAITERS) {

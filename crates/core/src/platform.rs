@@ -159,8 +159,9 @@ pub enum Look {
 /// As many looks as it takes.
 pub const FOREVER: u32 = u32::MAX;
 
-/// A moment on the world's clock, in nanoseconds from an origin of its own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// A moment on the world's clock, in nanoseconds from an origin of its own. A world may have
+/// several clocks, so which of two moments comes first it alone can say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadline(pub u64);
 
 /// A world that locks run in.
@@ -444,6 +445,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The moment `nanos` nanoseconds from now.
     fn after(nanos: u64) -> Deadline;
 
+    /// The deadline if it comes within so many nanoseconds from now on; else that moment.
+    fn sooner(deadline: Option<Deadline>, nanos: u64) -> Deadline {
+        let soon = Self::after(nanos);
+        deadline.filter(|at| at.0 <= soon.0).unwrap_or(soon)
+    }
+
     /// A coarse clock of microseconds that wraps.
     fn stamp() -> u32;
 
@@ -459,7 +466,7 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
 /// A world with counters that are spread over its CPUs.
 pub trait PerCpu: Platform {
-    /// A number modulo 2^32: the sum of parts, of which each CPU has its own. It lies in a
+    /// A number modulo 2^64 (2^32 where nobody adds that often): the sum of parts, of which each CPU has its own. It lies in a
     /// lock, so all its bytes are zero until it is first used.
     type Counter: Send + Sync + 'static;
 
@@ -473,11 +480,11 @@ pub trait PerCpu: Platform {
     /// [`Platform::quiesce`] alone, as in [`Platform::store_if`]; and the addition
     /// is the last access to the counter. On Linux this is a restartable sequence:
     /// no atomic read-modify-write, no barrier, no line that another CPU writes.
-    fn add_if(counter: &Self::Counter, delta: u32, guard: &Self::U32, expected: u32) -> bool;
+    fn add_if(counter: &Self::Counter, delta: i64, guard: &Self::U32, expected: u32) -> bool;
 
     /// The sum of the parts, each of which it acquires one after the other: what
     /// happens meanwhile may be in it or not.
-    fn sum(counter: &Self::Counter) -> u32;
+    fn sum(counter: &Self::Counter) -> u64;
 }
 
 /// A world with priorities, which one task can lend to another.

@@ -62,7 +62,7 @@ pub(crate) fn sooner(deadline: Option<Deadline>, ns: u64) -> Deadline {
         true => realtime(realtime_ns().saturating_add(ns)),
         false => soon,
     };
-    deadline.filter(|&at| at <= same_clock).unwrap_or(soon)
+    deadline.filter(|at| at.0 <= same_clock.0).unwrap_or(soon)
 }
 
 /// A deadline as the kernel has it, on its clock.

@@ -261,6 +261,9 @@ impl<N: Numbers> Platform for Threads<N> {
     fn after(nanos: u64) -> Deadline {
         clock::monotonic(clock::monotonic_ns().saturating_add(nanos))
     }
+    fn sooner(deadline: Option<Deadline>, nanos: u64) -> Deadline {
+        clock::sooner(deadline, nanos)
+    }
     fn stamp() -> u32 {
         clock::stamp()
     }
@@ -292,10 +295,10 @@ impl<N: Numbers> PerCpu for Threads<N> {
     const ZERO: percpu::Counter = percpu::Counter::new();
 
     #[inline(always)]
-    fn add_if(counter: &percpu::Counter, delta: u32, guard: &AtomicU32, expected: u32) -> bool {
+    fn add_if(counter: &percpu::Counter, delta: i64, guard: &AtomicU32, expected: u32) -> bool {
         counter.add_if(delta, guard, expected)
     }
-    fn sum(counter: &percpu::Counter) -> u32 {
+    fn sum(counter: &percpu::Counter) -> u64 {
         counter.sum()
     }
 }

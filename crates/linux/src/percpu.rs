@@ -17,7 +17,7 @@ use std::{
     num::NonZeroUsize,
     ptr,
     sync::atomic::{
-        AtomicPtr, AtomicU32,
+        AtomicPtr, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
@@ -32,7 +32,8 @@ use crate::{errno, rseq};
 pub const ROW_SHIFT: u32 = 16;
 
 /// The parts of a counter in a row: what was added, and what was subtracted.
-type Parts = [AtomicU32; 2];
+/// They have 64 bits: a guard can be forgotten 2^32 times within seconds.
+type Parts = [AtomicU64; 2];
 
 /// Counters with parts in the same mapping.
 const PLACES: u32 = (1 << ROW_SHIFT) / size_of::<Parts>() as u32;
@@ -72,7 +73,7 @@ impl Counter {
 
     /// [`lockyard_core::PerCpu::add_if`].
     #[inline(always)]
-    pub fn add_if(&self, delta: u32, guard: &AtomicU32, expected: u32) -> bool {
+    pub fn add_if(&self, delta: i64, guard: &AtomicU32, expected: u32) -> bool {
         // (N1) Acquire pairs with the Release of who took the place: it is zero.
         match self.first.load(Acquire) {
             first if first.is_null() => self.take_place(),
@@ -81,13 +82,13 @@ impl Counter {
     }
 
     /// [`lockyard_core::PerCpu::sum`].
-    pub fn sum(&self) -> u32 {
+    pub fn sum(&self) -> u64 {
         let first = self.first.load(Acquire); // (N1)
         if first.is_null() {
             return 0;
         }
         let parts = Place(first).parts().map(|part| part.load(Acquire)); // the caller's pair
-        parts.fold(0, u32::wrapping_add)
+        parts.fold(0, u64::wrapping_add)
     }
 
     /// Takes a place, if no other thread is faster. `false`: nothing was added.
@@ -128,11 +129,10 @@ impl Drop for Counter {
 impl Place {
     /// The address of the part in the first row to which this is to be added.
     #[inline(always)]
-    pub fn first_for(self, delta: u32) -> *const AtomicU32 {
-        let shrinks = delta.cast_signed() < 0;
+    pub fn first_for(self, delta: i64) -> *const AtomicU64 {
         self.0
-            .cast::<AtomicU32>()
-            .wrapping_add(usize::from(shrinks))
+            .cast::<AtomicU64>()
+            .wrapping_add(usize::from(delta < 0))
     }
 
     fn in_row(self, row: usize) -> &'static Parts {
@@ -142,12 +142,12 @@ impl Place {
         unsafe { &*self.0.byte_add(row << ROW_SHIFT) }
     }
 
-    fn parts(self) -> impl Iterator<Item = &'static AtomicU32> {
+    fn parts(self) -> impl Iterator<Item = &'static AtomicU64> {
         (0..rows()).flat_map(move |row| self.in_row(row))
     }
 
     /// The part for a thread that has no restartable sequences.
-    pub fn shared(self, task: TaskId) -> &'static AtomicU32 {
+    pub fn shared(self, task: TaskId) -> &'static AtomicU64 {
         let [part, _] = self.in_row(cpus() + task.number() as usize % SHARED_ROWS);
         part
     }
@@ -264,11 +264,20 @@ mod tests {
             while !counter.add_if(5, &zero, 0) {}
             assert_eq!(counter.sum(), 5);
             assert!(!counter.add_if(5, &zero, 1));
-            while !counter.add_if(2u32.wrapping_neg(), &zero, 0) {}
+            while !counter.add_if(-2, &zero, 0) {}
             assert_eq!(counter.sum(), 3);
         }
         let again = Counter::new();
         while !again.add_if(0, &zero, 0) {}
         assert_eq!(again.sum(), 0);
+    }
+
+    #[test]
+    fn so_many_readers_are_not_none() {
+        let (zero, counter) = (AtomicU32::new(0), Counter::new());
+        for delta in [1 << 31, 1 << 31, -1, 1] {
+            while !counter.add_if(delta, &zero, 0) {}
+        }
+        assert_eq!(counter.sum(), 1 << 32);
     }
 }

@@ -146,7 +146,7 @@ pub fn try_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u
 
 /// [`lockyard_core::PerCpu::add_if`] for a counter with a place.
 #[inline(always)]
-pub fn add_if(place: Place, delta: u32, guard: &AtomicU32, expected: u32) -> bool {
+pub fn add_if(place: Place, delta: i64, guard: &AtomicU32, expected: u32) -> bool {
     let area = own_area();
     if area.is_null() {
         other_add_if(place, delta, guard, expected)
@@ -160,13 +160,13 @@ pub fn add_if(place: Place, delta: u32, guard: &AtomicU32, expected: u32) -> boo
 
 /// The thread has no area, or this is its first operation on a lock.
 #[cold]
-fn other_add_if(place: Place, delta: u32, guard: &AtomicU32, expected: u32) -> bool {
+fn other_add_if(place: Place, delta: i64, guard: &AtomicU32, expected: u32) -> bool {
     let me = tasks::me();
     if !own_area().is_null() {
         return add_if(place, delta, guard, expected);
     }
     announced(guard, expected, || {
-        place.shared(me).fetch_add(delta, Release); // the caller's pair
+        place.shared(me).fetch_add(delta.cast_unsigned(), Release); // the caller's pair
     })
 }
 

@@ -50,7 +50,7 @@
 //!
 //! A process that forbids itself the system call `membarrier` after it has started, by
 //! seccomp, stops at a contended lock. A shared library with these locks in it stays loaded
-//! when it is closed.
+//! when it is closed; one that has them from another, a Rust `dylib`, must not be closed.
 
 pub mod futex;
 mod robust;
@@ -208,7 +208,9 @@ pub type RawRwLock<C = rwsem::Lockless, W = osq::Event> =
 /// has waited for six times as long. So a thread that reads already and reads again may
 /// wait for a writer that waits for it.
 ///
-/// It has no poisoning: a thread that panics while it holds a guard unlocks.
+/// It has no poisoning: a thread that panics while it holds a guard unlocks. Where a read
+/// guard was forgotten, nobody writes any more: to that lock, or if it was moved away, to
+/// another that is moved there.
 ///
 /// ```
 /// use lockyard::{RwLock, RwLockWriteGuard};
@@ -275,8 +277,8 @@ pub type RawPercpuRwLock<G = percpu_rwsem::Bounded> =
 /// Choose it for configuration, routing tables, caches: where thousands of reads
 /// come on each write. Choose [`RwLock`] where writers come often or must not wait,
 /// where a reader is to wait briefly without sleeping, for an upgradable reader, and
-/// for very many locks: each of these takes eight bytes for every CPU as well,
-/// from its first use until it is dropped. A program can have 8 million at a time.
+/// for very many locks: each of these takes sixteen bytes for every CPU as well,
+/// from its first use until it is dropped. A program can have 4 million at a time.
 ///
 /// A writer lets no further reader in, and waits for those that are in. So a thread
 /// must not read again what it reads already: a writer that came in between waits

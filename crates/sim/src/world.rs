@@ -540,7 +540,7 @@ impl PerCpu for Sim {
 
     /// A [`Platform::quiesce`] between the test and the addition starts it over, and
     /// so does another CPU.
-    fn add_if(counter: &SimCounter, delta: u32, guard: &SimWord, expected: u32) -> bool {
+    fn add_if(counter: &SimCounter, delta: i64, guard: &SimWord, expected: u32) -> bool {
         let place = || ask(|engine| (engine.quiesced, engine.tasks[engine.active].cpu));
         let before = place();
         if guard.load(Ordering::Acquire) != expected {
@@ -551,16 +551,16 @@ impl PerCpu for Sim {
         let value = part.read();
         let passed = place() == before;
         if passed {
-            part.store(value.wrapping_add(delta), Ordering::Release);
+            part.store(value.wrapping_add(delta as u32), Ordering::Release);
         } else {
             note("has to test again: a task quiesced, or it was moved");
         }
         passed
     }
 
-    fn sum(counter: &SimCounter) -> u32 {
+    fn sum(counter: &SimCounter) -> u64 {
         let parts = counter.0.get().map_or(&[][..], |parts| parts);
         let values = parts.iter().map(|part| part.0.load(Ordering::Acquire));
-        values.fold(0, u32::wrapping_add)
+        u64::from(values.fold(0, u32::wrapping_add))
     }
 }

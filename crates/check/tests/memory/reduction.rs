@@ -98,10 +98,10 @@ fn take(step: Step, shared: &Shared) -> Option<u32> {
             expected,
         ))),
         Step::AddIf(delta, guard, expected) => {
-            let passed = Check::add_if(counter, delta, &words[guard], expected);
+            let passed = Check::add_if(counter, i64::from(delta), &words[guard], expected);
             Some(u32::from(passed))
         }
-        Step::Sum => Some(Check::sum(counter)),
+        Step::Sum => Some(Check::sum(counter) as u32),
         Step::Quiesce => {
             Check::quiesce();
             None

@@ -111,8 +111,11 @@ impl<P: Platform> Body<P> {
                 P::event(Event::Napped);
             }
             P::event(Event::Parked);
-            let nap = naps.then(|| P::after(NAP_NS));
-            let woken = P::park(nap.into_iter().chain(deadline).min());
+            let until = match naps {
+                true => Some(P::sooner(deadline, NAP_NS)),
+                false => deadline,
+            };
+            let woken = P::park(until);
             napped = naps && woken == Woken::TimedOut;
         }
     }

@@ -57,10 +57,11 @@
 //! # Stale slots
 //!
 //! A slot may name a lock that was dropped or moved while a guard of it was forgotten.
-//! A lock that later lies there must not take it for a reader. Nor does it: only in
+//! A new lock that later lies there must not take it for a reader. Nor does it: only in
 //! `BIASED`, `REVOKING` and `DRAINING` can a slot name a reader that is not counted. So who
 //! leaves in another state (B4), by a slot, has found a stale one; and `BIASING`, through which a
-//! lock goes once, before it is first biased, wipes all of them.
+//! lock goes once, before it is first biased, wipes all of them. A lock that is moved there
+//! brings its bias along, and has that reader for ever.
 //!
 //! # The names of locks
 //!

@@ -3,7 +3,7 @@
 use std::{
     arch::asm,
     sync::atomic::{
-        self, AtomicU32, Ordering,
+        self, AtomicU32, AtomicU64, Ordering,
         Ordering::{Relaxed, SeqCst},
     },
 };
@@ -193,8 +193,8 @@ pub unsafe fn rseq_store_if(
 #[inline(always)]
 pub unsafe fn rseq_add_if(
     area: *mut u8,
-    first: *const AtomicU32,
-    delta: u32,
+    first: *const AtomicU64,
+    delta: i64,
     guard: &AtomicU32,
     expected: u32,
 ) -> bool {
@@ -225,9 +225,9 @@ pub unsafe fn rseq_add_if(
             "b.ne {fail}",
             "ldr {scratch:w}, [{area}, #4]",
             "add {scratch}, {first}, {scratch}, lsl #{shift}",
-            "ldr {sum:w}, [{scratch}]",
-            "add {sum:w}, {sum:w}, {delta:w}",
-            "stlr {sum:w}, [{scratch}]",
+            "ldr {sum}, [{scratch}]",
+            "add {sum}, {sum}, {delta}",
+            "stlr {sum}, [{scratch}]",
             "774:",
             scratch = out(reg) _,
             sum = out(reg) _,

@@ -1,7 +1,7 @@
 //! Any other processor: what the standard library has.
 
 use std::sync::atomic::{
-    self, AtomicU32, Ordering,
+    self, AtomicU32, AtomicU64, Ordering,
     Ordering::{Relaxed, SeqCst},
 };
 
@@ -68,6 +68,6 @@ pub unsafe fn rseq_store_if(_: isize, _: &AtomicU32, _: u32, _: &AtomicU32, _: u
 ///
 /// # Safety
 /// None is needed.
-pub unsafe fn rseq_add_if(_: *mut u8, _: *const AtomicU32, _: u32, _: &AtomicU32, _: u32) -> bool {
+pub unsafe fn rseq_add_if(_: *mut u8, _: *const AtomicU64, _: i64, _: &AtomicU32, _: u32) -> bool {
     unreachable!("no restartable sequences on this processor")
 }

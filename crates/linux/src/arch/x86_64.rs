@@ -6,7 +6,7 @@ use std::{
         x86_64::{__cpuid, __cpuid_count, _mm_lfence, _rdtsc},
     },
     sync::atomic::{
-        AtomicU32, Ordering,
+        AtomicU32, AtomicU64, Ordering,
         Ordering::{Relaxed, SeqCst},
         compiler_fence,
     },
@@ -208,8 +208,8 @@ pub fn replace_pair(
 #[inline(always)]
 pub unsafe fn rseq_add_if(
     area: *mut u8,
-    first: *const AtomicU32,
-    delta: u32,
+    first: *const AtomicU64,
+    delta: i64,
     guard: &AtomicU32,
     expected: u32,
 ) -> bool {
@@ -240,7 +240,7 @@ pub unsafe fn rseq_add_if(
             "shl {scratch}, {shift}",
             "cmp dword ptr [{guard}], {expected:e}",
             "jne {fail}",
-            "add dword ptr [{first} + {scratch}], {delta:e}",
+            "add qword ptr [{first} + {scratch}], {delta}",
             "774:",
             scratch = out(reg) _,
             area = in(reg) area,
