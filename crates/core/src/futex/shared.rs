@@ -167,15 +167,11 @@ impl<P: KernelFutex, const N: usize, const SLOTS: usize> Shared<P, N, SLOTS> {
         }
         loop {
             let until = P::look_again(deadline);
-            let (me, counted) = (P::number_of_owner(), self.count(offset));
+            let counted = Waiter::new(self, offset);
             P::fence(); // (S) full barrier, pairs with wake's
             P::event(Event::Parked);
             let waited = P::futex_wait(word, expected, bitset, until);
-            if P::number_of_owner() == me {
-                self.uncount(offset, counted);
-            } else {
-                P::disown(); // it is the parent that is counted there, and waits still
-            }
+            drop(counted);
             if waited != Waited::TimedOut || until == deadline {
                 return waited;
             }
@@ -207,5 +203,34 @@ impl<P: KernelFutex, const N: usize, const SLOTS: usize> Shared<P, N, SLOTS> {
     /// The caller, which is counted there, is no longer.
     pub fn uncount(&self, offset: u64, counted: Counted) {
         self.bucket(offset).uncount(counted);
+    }
+}
+
+/// The calling task is counted, until this is dropped: also where the wait panics.
+struct Waiter<'a, P: KernelFutex, const N: usize, const SLOTS: usize> {
+    shared: &'a Shared<P, N, SLOTS>,
+    offset: u64,
+    me: u32,
+    counted: Counted,
+}
+
+impl<'a, P: KernelFutex, const N: usize, const SLOTS: usize> Waiter<'a, P, N, SLOTS> {
+    fn new(shared: &'a Shared<P, N, SLOTS>, offset: u64) -> Self {
+        Self {
+            shared,
+            offset,
+            me: P::number_of_owner(),
+            counted: shared.count(offset),
+        }
+    }
+}
+
+impl<P: KernelFutex, const N: usize, const SLOTS: usize> Drop for Waiter<'_, P, N, SLOTS> {
+    fn drop(&mut self) {
+        if P::number_of_owner() == self.me {
+            self.shared.uncount(self.offset, self.counted);
+        } else {
+            P::disown(); // it is the parent that is counted there, and waits still
+        }
     }
 }

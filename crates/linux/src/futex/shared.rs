@@ -229,10 +229,44 @@ mod tests {
         ];
         for (now, at) in clocks {
             let (past, far) = (at(now()), at(now() + 3600 * SECOND_NS));
-            assert_eq!(Linux::look_again(Some(past)), Some(past));
-            let until = Linux::look_again(Some(far)).unwrap();
-            assert!(!clock::is_realtime(until) && until <= Linux::after(SECOND_NS));
+            for sooner in [past, far] {
+                assert_eq!(Linux::sooner(Some(sooner), 7200 * SECOND_NS), sooner);
+            }
+            let until = Linux::sooner(Some(far), SECOND_NS);
+            assert!(!clock::is_realtime(until) && until.0 <= Linux::after(SECOND_NS).0);
         }
-        assert!(Linux::look_again(None) <= Some(Linux::after(SECOND_NS)));
+        assert!(Linux::sooner(None, SECOND_NS).0 <= Linux::after(SECOND_NS).0);
+    }
+
+    /// The file is made shorter while a thread sleeps, which panics when it looks again.
+    #[test]
+    fn who_panics_is_not_counted() {
+        const PAGES: usize = 16;
+        const WORDS: usize = PAGES * 4096 / size_of::<AtomicU32>();
+        let path = std::env::temp_dir().join(format!("lockyard-short-{}", std::process::id()));
+        let mut how = std::fs::File::options();
+        let file = how
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let bytes = Region::CONTROL + WORDS * size_of::<AtomicU32>();
+        file.set_len(bytes as u64).unwrap();
+        let region = Region::open(&file).unwrap();
+        let word = &region.words()[WORDS - 1];
+        let (control, offset) = region::find(word).unwrap();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let panicked = std::panic::catch_unwind(|| wait(word, 0, None)).is_err();
+                (panicked, control.waiters.is_empty(offset))
+            });
+            while control.waiters.is_empty(offset) {
+                thread::yield_now();
+            }
+            file.set_len(Region::CONTROL as u64).unwrap();
+            assert_eq!(waiter.join().unwrap(), (true, true));
+        });
     }
 }
