@@ -7,11 +7,12 @@ mod region;
 pub mod shared;
 
 use std::{
+    ffi::c_void,
     mem,
     num::NonZeroU32,
     process, ptr,
     sync::atomic::{
-        AtomicPtr, AtomicU32,
+        AtomicBool, AtomicPtr, AtomicU32,
         Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
         fence,
     },
@@ -48,8 +49,10 @@ static TABLE: AtomicPtr<Queues> = AtomicPtr::new(ptr::null_mut());
 /// The buckets that can be used at first; behind the last is what the table has beside them.
 const FIRST_BYTES: usize = BUCKETS * 64;
 const BUCKETS_BYTES: usize = MOST_BUCKETS * 64;
-const _: () =
-    assert!(size_of::<Queues>() > BUCKETS_BYTES && size_of::<Queues>() < BUCKETS_BYTES + 4096);
+/// Room for that: a whole number of pages, whatever their size.
+const REST_BYTES: usize = 1 << 16;
+const BYTES: usize = BUCKETS_BYTES + REST_BYTES;
+const _: () = assert!(size_of::<Queues>() > BUCKETS_BYTES && size_of::<Queues>() <= BYTES);
 
 /// The table, if anybody has ever waited. Who has written a word and finds none, also after
 /// a full barrier, need wake nobody: a waiter maps it before it reads the word, and there is
@@ -57,9 +60,10 @@ const _: () =
 #[inline(always)]
 fn table_if_any() -> Option<&'static Queues> {
     let table = TABLE.load(Acquire); // (M) pairs with the exchange of `map`
-    // SAFETY: it is null or what `map` has mapped, of that size and zeroed, which is a table;
-    // it is never unmapped. Of the part that must not be touched yet nothing is, as `provide`
-    // is asked before.
+    // SAFETY: it is null or what `map` has mapped, zeroed, which is a table; it is never
+    // unmapped. Of the part that must not be touched yet, or that is not there, nothing is, as
+    // `provide` is asked before; all of a table are atomics, and so the reference says of no
+    // byte that it can be read.
     unsafe { table.as_ref() }
 }
 
@@ -68,41 +72,103 @@ fn table() -> &'static Queues {
     table_if_any().unwrap_or_else(map)
 }
 
+/// The parts of the table that are used at first, by their offsets and lengths.
+const USED: [(usize, usize); 2] = [(0, FIRST_BYTES), (BUCKETS_BYTES, REST_BYTES)];
+/// All that it may grow to.
+const WHOLE: [(usize, usize); 1] = [(0, BYTES)];
+
+/// Whether there was no room for more than is used at first: then the table does not grow,
+/// and what lies between its parts is not its own.
+static STAYS: AtomicBool = AtomicBool::new(false);
+
 /// Maps the table. Two may come at once, also a signal's handler: the first one's stays.
 #[cold]
 fn map() -> &'static Queues {
-    const BYTES: usize = size_of::<Queues>();
-    // SAFETY: a new private mapping at an address of the kernel's choice touches no other
-    // memory.
-    let mapped = unsafe {
-        mmap_anonymous(
-            ptr::null_mut(),
-            BYTES,
-            ProtFlags::empty(),
-            MapFlags::PRIVATE | MapFlags::NORESERVE,
-        )
-    }
-    .expect("no memory for the queues of those that wait");
-    let parts = [(0, FIRST_BYTES), (BUCKETS_BYTES, BYTES - BUCKETS_BYTES)];
-    for (offset, bytes) in parts {
-        let usable = provide(mapped.cast::<u8>().wrapping_add(offset), bytes);
-        assert!(usable, "no memory for the queues of those that wait");
-    }
+    let (table, parts) = match map_whole() {
+        Some(whole) => (whole, &WHOLE[..]),
+        None => {
+            STAYS.store(true, Relaxed); // (M) publishes it
+            let used = map_used().expect("no memory for the queues of those that wait");
+            (used, &USED[..])
+        }
+    };
     // (M) Release and Acquire: the loser uses the winner's.
-    let first = TABLE.compare_exchange(ptr::null_mut(), mapped.cast(), AcqRel, Acquire);
+    let first = TABLE.compare_exchange(ptr::null_mut(), table.cast(), AcqRel, Acquire);
     if first.is_err() {
-        // SAFETY: it was mapped above, by us, and nobody else has seen it.
-        unsafe { munmap(mapped, BYTES) }.expect("the mapping is ours");
+        unmap(table, parts);
     }
     table_if_any().expect("it was just mapped")
 }
 
+/// Addresses for all that the table may grow to, of which the parts can be used that it needs
+/// at first.
+fn map_whole() -> Option<*mut c_void> {
+    let table = map_at(
+        ptr::null_mut(),
+        BYTES,
+        ProtFlags::empty(),
+        MapFlags::NORESERVE,
+    )?;
+    let usable = USED.map(|(offset, bytes)| make_usable(table.wrapping_byte_add(offset), bytes));
+    if usable != [true; 2] {
+        unmap(table, &WHOLE);
+        return None;
+    }
+    Some(table)
+}
+
+/// Those parts alone: a limit may count addresses, or have all of them filled (`RLIMIT_AS`;
+/// `mlockall` with `RLIMIT_MEMLOCK`). They are as far from each other as in the whole, below
+/// where the kernel maps such a piece.
+fn map_used() -> Option<*mut c_void> {
+    const PLACES: usize = 64;
+    let usable = ProtFlags::READ | ProtFlags::WRITE;
+    let at = |at, bytes| map_at(at, bytes, usable, MapFlags::FIXED_NOREPLACE);
+    let somewhere = map_at(ptr::null_mut(), FIRST_BYTES, usable, MapFlags::empty())?;
+    unmap(somewhere, &USED[..1]);
+    (1..=PLACES).find_map(|place| {
+        let table = somewhere.wrapping_byte_sub(place * BUCKETS_BYTES);
+        let parts = USED.map(|(offset, bytes)| (table.wrapping_byte_add(offset), bytes));
+        let mapped = parts.map(|(place, bytes)| at(place, bytes));
+        if mapped == parts.map(|(place, _)| Some(place)) {
+            return Some(table);
+        }
+        // The other is there, or both lie elsewhere, by an old kernel.
+        for (mapped, (_, bytes)) in mapped.into_iter().zip(parts) {
+            mapped.inspect(|&mapped| unmap(mapped, &[(0, bytes)]));
+        }
+        None
+    })
+}
+
+fn map_at(
+    at: *mut c_void,
+    bytes: usize,
+    access: ProtFlags,
+    flags: MapFlags,
+) -> Option<*mut c_void> {
+    // SAFETY: a new private mapping, at an address of the kernel's choice or where nothing is
+    // mapped, touches no other memory.
+    unsafe { mmap_anonymous(at, bytes, access, MapFlags::PRIVATE | flags) }.ok()
+}
+
+fn unmap(table: *mut c_void, parts: &[(usize, usize)]) {
+    for &(offset, bytes) in parts {
+        // SAFETY: the caller has mapped it, and nobody has seen it or used it.
+        unsafe { munmap(table.wrapping_byte_add(offset), bytes) }.expect("the mapping is ours");
+    }
+}
+
 /// [`lockyard_core::Platform::provide`]: a part of a mapping of [`map`]'s.
 pub(crate) fn provide(from: *const u8, bytes: usize) -> bool {
+    !STAYS.load(Relaxed) && make_usable(from.cast_mut().cast(), bytes)
+}
+
+fn make_usable(from: *mut c_void, bytes: usize) -> bool {
     let access = MprotectFlags::READ | MprotectFlags::WRITE;
     // SAFETY: the pages are of the table's mapping and of nobody else, and can be used the
     // more.
-    unsafe { mprotect(from.cast_mut().cast(), bytes, access) }.is_ok()
+    unsafe { mprotect(from, bytes, access) }.is_ok()
 }
 
 /// The set of all bits.
