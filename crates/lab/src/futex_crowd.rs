@@ -2,7 +2,7 @@
 
 use lockyard_linux::futex::{BUCKETS, MOST_BUCKETS, RECORD_BYTES};
 use lockyard_torture::{
-    crowd::{self, Cost},
+    crowd::{self, Cost, Report},
     interrupted,
 };
 use serde::Serialize;
@@ -43,22 +43,25 @@ pub struct Args {
 
 /// Counts for each number.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let screen = Screen::new(args.waiters.len() as u64, None);
+    let numbers = args.waiters.len();
+    let screen = Screen::new(numbers as u64, None);
     let mut records = Vec::new();
     let mut failed = Ok(());
     for &waiters in &args.waiters {
-        if interrupted() {
-            break;
-        }
         screen.begins(format!("{waiters} waiters"));
         match record(waiters) {
-            Ok(record) => records.push(record),
+            Ok(Some(record)) => records.push(record),
+            Ok(None) => break,
             Err(failure) => {
                 failed = Err(failure);
                 break;
             }
         }
         screen.ended();
+    }
+    if interrupted() {
+        let ended = screen.count();
+        screen::log(&format!("interrupted: {ended} of {numbers} numbers"));
     }
     screen.close();
     screen::print(&match args.json {
@@ -68,26 +71,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     failed
 }
 
-fn record(waiters: u32) -> Result<Record, Failure> {
+/// `None` after an interrupt.
+fn record(waiters: u32) -> Result<Option<Record>, Failure> {
     let counted = measure::quietly(|| crowd::run::<BUCKETS, MOST_BUCKETS>(waiters));
     let report = counted.map_err(|panic| {
         let why = measure::message(panic.as_ref());
         Failure::Check(format!("{waiters} waiters: {why}"))
     })?;
-    let each = |total: f64| rounded(total / f64::from(waiters), 1e2);
-    let accesses = |cost: Cost| each(cost.accesses as f64);
-    let ns = |cost: Cost| each(cost.elapsed.as_nanos() as f64);
-    Ok(Record {
-        waiters,
-        buckets: report.buckets,
-        record_bytes: RECORD_BYTES,
-        wait_accesses: accesses(report.wait),
-        wait_accesses_max: report.wait.most,
-        wake_accesses: accesses(report.wake),
-        wake_accesses_max: report.wake.most,
-        wait_ns: ns(report.wait),
-        wake_ns: ns(report.wake),
-    })
+    Ok(report.map(|report| Record::new(waiters, report)))
 }
 
 fn text(records: &[Record]) -> String {
@@ -130,4 +121,23 @@ struct Record {
     /// How long it took on average.
     wait_ns: f64,
     wake_ns: f64,
+}
+
+impl Record {
+    fn new(waiters: u32, report: Report) -> Self {
+        let each = |total: f64| rounded(total / f64::from(waiters), 1e2);
+        let accesses = |cost: Cost| each(cost.accesses as f64);
+        let ns = |cost: Cost| each(cost.elapsed.as_nanos() as f64);
+        Self {
+            waiters,
+            buckets: report.buckets,
+            record_bytes: RECORD_BYTES,
+            wait_accesses: accesses(report.wait),
+            wait_accesses_max: report.wait.most,
+            wake_accesses: accesses(report.wake),
+            wake_accesses_max: report.wake.most,
+            wait_ns: ns(report.wait),
+            wake_ns: ns(report.wake),
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::{
     cell::{Cell, RefCell},
     num::NonZeroU32,
     rc::Rc,
-    sync::atomic::AtomicU32,
+    sync::{atomic::AtomicU32, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -19,6 +19,8 @@ use lockyard_core::{
     Deadline, Event, Look, Ordering, Platform, Running, TaskId, TaskRecord, Woken, Word,
     futex::{Key, Table, Waited, Waiter},
 };
+
+use crate::interrupted;
 
 thread_local! {
     static WORLD: World = const { World::new() };
@@ -198,11 +200,12 @@ pub struct Report {
 }
 
 /// Has so many wait, each for a word of its own, and then wakes one after the other, in
-/// a table of these sizes. Their records are never freed.
+/// a table of these sizes. Their records are never freed. `None` after
+/// [`interrupt`](crate::interrupt): the thread of the crowd is then left to itself.
 ///
 /// # Panics
 /// There is no memory for so many, or somebody was not woken.
-pub fn run<const FIRST: usize, const MOST: usize>(waiters: u32) -> Report {
+pub fn run<const FIRST: usize, const MOST: usize>(waiters: u32) -> Option<Report> {
     run_in(empty::<FIRST, MOST>(), waiters)
 }
 
@@ -216,15 +219,25 @@ fn empty<const FIRST: usize, const MOST: usize>() -> Box<Table<Nested, FIRST, MO
 fn run_in<const FIRST: usize, const MOST: usize>(
     table: Box<Table<Nested, FIRST, MOST>>,
     waiters: u32,
-) -> Report {
+) -> Option<Report> {
     /// More than a task needs of the stack, and than all need together.
     const FRAME: usize = 2 << 10;
     const BASE: usize = 1 << 20;
+    const LOOK: Duration = Duration::from_millis(10);
     let stack = BASE + waiters as usize * FRAME;
     let thread = thread::Builder::new().stack_size(stack);
-    let thread = thread.spawn(move || gather(table, waiters));
+    let (alive, ended) = mpsc::channel::<()>();
+    let thread = thread.spawn(move || {
+        let _alive = alive;
+        gather(table, waiters)
+    });
     let thread = thread.unwrap_or_else(|why| panic!("no memory for so many stacks ({why})"));
-    thread.join().expect("everybody was woken")
+    while ended.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if interrupted() {
+            return None;
+        }
+    }
+    Some(thread.join().expect("everybody was woken"))
 }
 
 /// Each waiter is a task, and one more wakes them.
@@ -319,9 +332,13 @@ impl Meter {
 mod tests {
     use super::*;
 
+    fn full<const FIRST: usize, const MOST: usize>(waiters: u32) -> Report {
+        run::<FIRST, MOST>(waiters).expect("nobody interrupts")
+    }
+
     /// The accesses of each of so many, to wait and to be woken.
     fn each<const FIRST: usize, const MOST: usize>(waiters: u32) -> f64 {
-        let report = run::<FIRST, MOST>(waiters);
+        let report = full::<FIRST, MOST>(waiters);
         let accesses = report.wait.accesses + report.wake.accesses;
         accesses as f64 / f64::from(waiters)
     }
@@ -338,9 +355,9 @@ mod tests {
 
     #[test]
     fn a_table_grows_with_those_that_wait_for_words_of_their_own() {
-        assert_eq!(run::<32, 4096>(32).buckets, 32);
-        assert_eq!(run::<32, 4096>(10_000).buckets, 4096);
-        let most = run::<32, 4096>(10_000).wait.most;
+        assert_eq!(full::<32, 4096>(32).buckets, 32);
+        assert_eq!(full::<32, 4096>(10_000).buckets, 4096);
+        let most = full::<32, 4096>(10_000).wait.most;
         assert!(most < 64 * 100, "{most} accesses of one that split buckets");
     }
 
@@ -353,6 +370,7 @@ mod tests {
         assert_eq!(table.buckets(), 256);
         table.grow();
         assert_eq!(table.buckets(), 512, "it had stopped");
-        assert_eq!(run_in(table, 3_000).buckets, 1024);
+        let report = run_in(table, 3_000).expect("nobody interrupts");
+        assert_eq!(report.buckets, 1024);
     }
 }
