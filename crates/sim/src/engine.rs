@@ -169,6 +169,8 @@ pub(crate) enum Kind {
 pub(crate) enum Next {
     /// Lets the task's code run.
     Resume(TaskIndex),
+    /// The same, after so many steps that an interrupt may have come.
+    Breathe(TaskIndex),
     /// Tells the workload to stop.
     Stop,
     /// All tasks have finished.
@@ -177,9 +179,14 @@ pub(crate) enum Next {
     Stuck,
 }
 
+/// Steps without a pause, or resumptions, between two questions whether to stop at once.
+pub(crate) const QUANTUM: u32 = 1 << 16;
+
 /// The machine and its tasks.
 pub(crate) struct Engine {
     pub(crate) now: Picos,
+    /// The steps that no pause has followed, of a quantum.
+    steps: u32,
     pub(crate) topology: Topology,
     pub(crate) costs: Costs,
     pub(crate) quota: Option<crate::machine::Quota>,
@@ -219,6 +226,7 @@ impl Engine {
         let topology = Topology::new(machine);
         let mut engine = Self {
             now: 0,
+            steps: 0,
             fleet: Fleet::new(&topology, &machine.costs),
             topology,
             costs: machine.costs.clone(),
@@ -279,6 +287,10 @@ impl Engine {
 
     /// What happens next that concerns more than the machine.
     pub(crate) fn next(&mut self) -> Next {
+        if self.steps == QUANTUM {
+            self.steps = 0;
+            return Next::Breathe(self.active);
+        }
         loop {
             if self.unfinished == 0 {
                 return Next::Finished;
@@ -328,8 +340,8 @@ impl Engine {
         self.set_activity(cpu, CpuState::COMPUTES);
     }
 
-    /// The active task's step lasts until `until`. Whether it has ended
-    /// already; if not, the task must pause.
+    /// The active task's step lasts until `until`. Whether the task goes on;
+    /// if not, it must pause.
     #[inline]
     pub(crate) fn advance(&mut self, until: Picos, spending: Spending) -> bool {
         self.step(Pending::Step(until), until, spending)
@@ -348,7 +360,8 @@ impl Engine {
         if until < self.agenda.next_at() {
             self.now = until;
             self.tasks[active].spend(Spending::Compute, until);
-            return true;
+            self.steps += 1;
+            return self.steps < QUANTUM;
         }
         task.pending = pending;
         let generation = task.generation;

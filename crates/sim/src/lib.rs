@@ -56,7 +56,7 @@ pub use timeline::Timeline;
 pub use world::{Sim, SimWord, name, note, now_ns, work};
 
 use agenda::{Happening, Order, TaskIndex};
-use engine::{Engine, Next, State, Task};
+use engine::{Engine, Next, QUANTUM, State, Task};
 use schedules::Schedule;
 
 /// A machine and a seed: all that a simulation depends on besides its tasks.
@@ -129,9 +129,6 @@ const PATIENCE: Picos = 60_000_000_000_000;
 
 /// A schedule should end within so many happenings.
 const STEPS: u64 = 100_000;
-
-/// Events between two questions whether to stop at once.
-const QUANTUM: u32 = 1 << 16;
 
 impl Scenario {
     /// Runs `body(0)` to `body(n - 1)`, each in a task of its own, on the
@@ -241,8 +238,12 @@ fn drive(
         if let Some(Err(what)) = probe.map(world::peek) {
             return (stopped, Some(Failure::Found(what)));
         }
-        let task = match next {
-            Next::Resume(task) => task,
+        let (task, ask) = match next {
+            Next::Resume(task) => {
+                quantum += 1;
+                (task, quantum % QUANTUM == 0)
+            }
+            Next::Breathe(task) => (task, true),
             Next::Stop => {
                 stop(&mut stopped);
                 continue;
@@ -253,8 +254,7 @@ fn drive(
                 return (stopped, Some(Failure::Stuck(tasks)));
             }
         };
-        quantum += 1;
-        if quantum % QUANTUM == 0 && until.is_some_and(|until| (until.interrupted)()) {
+        if ask && until.is_some_and(|until| (until.interrupted)()) {
             stop(&mut stopped);
         }
         world::set_me(task);

@@ -60,6 +60,23 @@ fn within(value: f64, expected: f64, part: f64) {
 }
 
 #[test]
+fn a_task_alone_is_told_to_stop_at_once() {
+    let stop = Cell::new(false);
+    let until = Until {
+        time: 1_000 * MS,
+        stop: &|| stop.set(true),
+        interrupted: &|| true,
+    };
+    let stats = scenario(machine(1, 1)).simulate(&[Policy::Fair], Some(until), |_| {
+        while !stop.get() {
+            work(1);
+        }
+    });
+    let stopped = stats.expect("a task that works ends").stopped_ps;
+    assert!(stopped < Some(100 * MS), "{stopped:?}");
+}
+
+#[test]
 fn fair_tasks_share_a_cpu_evenly() {
     let done = progress(machine(1, 1), &[Policy::Fair; 3], 900 * MS);
     let all: u64 = done.iter().sum();

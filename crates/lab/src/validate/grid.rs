@@ -172,6 +172,9 @@ impl Grid {
         cells: &mut [Cell],
     ) -> Result<(), Failure> {
         for (job, run) in jobs.iter().zip(1..) {
+            if interrupted() {
+                return Ok(());
+            }
             let cell = &mut cells[job.cell];
             let world = place.world().name();
             screen.begins(format!("{world}, {}, {}", cell.at, cell.lock));
