@@ -32,7 +32,7 @@ use self::{
     idle::Idle,
     plan::Plan,
     summary::PointSummary,
-    verdict::Verdict,
+    verdict::{Scope, Verdict},
 };
 pub use self::{out::Out, plan::Point, summary::median};
 use crate::{
@@ -217,12 +217,17 @@ fn show(
 fn judge(plan: &Plan, runs: &Runs, clock_ns: u64) -> Vec<Judged> {
     let scopes = plan.scopes().into_iter();
     scopes
-        .map(|scope| {
-            let points = summary::summarise(&runs.raws, &scope.locks, clock_ns);
-            let verdict = Verdict::new(&scope, &points, clock_ns);
-            (points, verdict)
-        })
+        .map(|scope| judged(&scope, &runs.raws, clock_ns))
         .collect()
+}
+
+fn judged(scope: &Scope, raws: &[Raw], clock_ns: u64) -> Judged {
+    let points = summary::summarise(raws, &scope.locks, clock_ns);
+    let verdict = Verdict {
+        cut_short: summary::cut_short(raws, &scope.locks, &points),
+        ..Verdict::new(scope, &points, clock_ns)
+    };
+    (points, verdict)
 }
 
 fn bounds(plan: &Plan, runs: &Runs, judged: &[Judged]) -> Bounds {

@@ -1,7 +1,7 @@
 //! The verdict in sentences.
 
 use super::{
-    summary::MARGIN,
+    summary::{CutShort, MARGIN},
     verdict::{Outcome, Verdict},
 };
 use crate::format;
@@ -9,6 +9,15 @@ use crate::format;
 /// The summary. Every number in it stands in the verdict.
 pub fn text(v: &Verdict) -> String {
     let mut lines = vec![String::new(), measured(v)];
+    if let Some(CutShort { point, rate_kops }) = &v.cut_short {
+        let head = format!(
+            "Not every lock was measured at {point}; kop/s of those that were, of one round:"
+        );
+        let rates: Vec<_> = rate_kops.iter().collect();
+        section(&mut lines, &head, &rates, |(lock, kops)| {
+            format!("{lock}: {}", format::number(**kops))
+        });
+    }
     if v.points > 0 {
         means(&mut lines, v);
         section(&mut lines, &wins(v), &v.wins, outcome);
@@ -158,11 +167,14 @@ fn collapse(lines: &mut Vec<String>, v: &Verdict) {
 }
 
 fn spread(v: &Verdict) -> String {
+    let Some((spread, worst)) = v.spread.zip(v.worst_spread) else {
+        return "How far rounds differ in throughput was not measured: no point has two.".into();
+    };
     format!(
         "Rounds differ in throughput by {:.0} % of their median, those of {} by {:.0} % at worst.",
-        100.0 * v.spread,
+        100.0 * spread,
         v.lock,
-        100.0 * v.worst_spread,
+        100.0 * worst,
     )
 }
 

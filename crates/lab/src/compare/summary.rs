@@ -1,5 +1,7 @@
 //! What the runs say about each point of the grid.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::{Raw, plan::Point};
@@ -120,6 +122,16 @@ impl PointSummary {
     }
 }
 
+/// A point at which locks ran, but not every one of them a round.
+#[derive(Clone, Debug, Serialize)]
+pub struct CutShort {
+    /// The point.
+    #[serde(flatten)]
+    pub point: Point,
+    /// The throughput of each lock that ran.
+    pub rate_kops: BTreeMap<&'static str, f64>,
+}
+
 /// Summarises every point at which each of `locks` completed a round; the
 /// first lock is ours. Reading the clock for a wait took `clock_ns`.
 pub fn summarise(raws: &[Raw], locks: &[&'static str], clock_ns: u64) -> Vec<PointSummary> {
@@ -131,6 +143,24 @@ pub fn summarise(raws: &[Raw], locks: &[&'static str], clock_ns: u64) -> Vec<Poi
             at_point(point, &here, locks, clock_ns)
         })
         .collect()
+}
+
+/// The point that an interrupt kept out of `points`, which are those of `raws`.
+pub fn cut_short(
+    raws: &[Raw],
+    locks: &[&'static str],
+    points: &[PointSummary],
+) -> Option<CutShort> {
+    let whole = |raw: &&Raw| points.iter().any(|p| p.point == raw.point);
+    let counts = |raw: &&Raw| locks.contains(&raw.record.lock) && !whole(raw);
+    let point = raws.iter().find(counts)?.point;
+    let here = raws.iter().filter(counts).filter(|raw| raw.point == point);
+    Some(CutShort {
+        point,
+        rate_kops: here
+            .map(|raw| (raw.record.lock, raw.record.rate_kops))
+            .collect(),
+    })
 }
 
 fn at_point(

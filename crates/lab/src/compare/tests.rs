@@ -75,9 +75,7 @@ fn judged(raws: &[Raw], points: usize) -> (Vec<PointSummary>, Verdict) {
         points,
         rounds: 3,
     };
-    let points = summarise(raws, &scope.locks, CLOCK_NS);
-    let verdict = Verdict::new(&scope, &points, CLOCK_NS);
-    (points, verdict)
+    super::judged(&scope, raws, CLOCK_NS)
 }
 
 #[test]
@@ -181,7 +179,26 @@ fn only_rounds_with_every_lock_count() {
     assert_eq!((verdict.rounds_complete, verdict.points), (0, 1));
     let text = sentences::text(&verdict);
     assert!(text.contains("every lock was measured at 1 of 2 points, and only these count"));
-    assert!(!text.contains("900"), "{text}");
+    // What there is of the other stands apart.
+    let apart = "\nNot every lock was measured at 0/0 with 2 threads; kop/s of those that were, of \
+                 one round:\n  ours: 900\n";
+    assert!(text.contains(apart), "{text}");
+    assert_eq!(text.matches("900").count(), 1, "{text}");
+}
+
+#[test]
+fn one_round_has_no_spread() {
+    let raws = steady(0, 2, [(100.0, 100), (50.0, 100), (50.0, 100)]);
+    let rounds = |rounds| {
+        let raws = raws.iter().filter(|raw| raw.round <= rounds).cloned();
+        sentences::text(&judged(&raws.collect::<Vec<_>>(), 1).1)
+    };
+    let (one, two) = (rounds(1), rounds(2));
+    assert!(
+        one.contains("How far rounds differ in throughput was not measured"),
+        "{one}"
+    );
+    assert!(two.contains("Rounds differ in throughput by 0 %"), "{two}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     plan::{LeftOut, Point, Setting},
-    summary::{self, LockAt, MARGIN, PointSummary},
+    summary::{self, CutShort, LockAt, MARGIN, PointSummary},
 };
 use crate::{record::rounded, values};
 
@@ -120,15 +120,18 @@ pub struct Verdict {
     /// Where our tail is longer than the best rival's, by more than the margin.
     pub longer_tails: Vec<Tail>,
     /// How far the rounds' throughputs lie apart, over their median: in the
-    /// middle of all locks and points.
-    pub spread: f64,
+    /// middle of all locks and of the points that have two rounds and more.
+    pub spread: Option<f64>,
     /// And that of our lock at its worst point.
-    pub worst_spread: f64,
+    pub worst_spread: Option<f64>,
     /// Throughput with the most threads over that with two, for each setting
     /// that has both.
     pub collapse: Vec<Collapse>,
     /// The longest sampled waits.
     pub longest_waits: Vec<LongestWait>,
+    /// What there is of a point that does not count, because of an interrupt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_short: Option<CutShort>,
 }
 
 impl Verdict {
@@ -138,8 +141,10 @@ impl Verdict {
         let least = points.iter().map(|p| p.rounds).min();
         let all_there = points.len() == scope.points;
         let complete = least.filter(|_| all_there).unwrap_or(0);
-        let all = points.iter().flat_map(|p| &p.locks);
-        let ours = points.iter().map(PointSummary::ours);
+        let again = points.iter().filter(|p| p.rounds > 1);
+        let spreads = again.clone().flat_map(|p| &p.locks).map(LockAt::spread);
+        let spreads: Vec<f64> = spreads.collect();
+        let worst = again.map(|p| p.ours().spread()).max_by(f64::total_cmp);
         Self {
             lock: scope.locks[0],
             rivals: scope.locks[1..].to_vec(),
@@ -157,10 +162,11 @@ impl Verdict {
             losses: outcomes(points, |ratio| 1.0 - ratio > MARGIN),
             pareto_misses: misses(points),
             longer_tails: longer_tails(points, clock_ns),
-            spread: rounded(summary::median(all.map(LockAt::spread).collect()), 1e4),
-            worst_spread: rounded(ours.map(LockAt::spread).fold(0.0, f64::max), 1e4),
+            spread: worst.map(|_| rounded(summary::median(spreads), 1e4)),
+            worst_spread: worst.map(|spread| rounded(spread, 1e4)),
             collapse: collapse(points),
             longest_waits: points.iter().map(longest_waits).collect(),
+            cut_short: None,
         }
     }
 }

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::{
     super::{
-        Args, Judged, Raw,
+        Args, Judged, Raw, judged,
         plan::{Plan, Point},
         summary::{self, LockAt, PointSummary},
-        verdict::{Scope, Verdict},
+        verdict::Scope,
     },
     OURS, PLAIN, RIVAL, STRICT,
 };
@@ -74,9 +74,7 @@ pub fn judge(raws: &[Raw], points: usize, rounds: u32, clock_ns: u64) -> Vec<Jud
             points,
             rounds,
         };
-        let points = summary::summarise(raws, &scope.locks, clock_ns);
-        let verdict = Verdict::new(&scope, &points, clock_ns);
-        (points, verdict)
+        judged(&scope, raws, clock_ns)
     };
     pairs.into_iter().map(of).collect()
 }

@@ -7,9 +7,10 @@ use super::{
         bounds::{Bounds, Evidence},
         gauges,
         idle::Idle,
+        judged,
         plan::Point,
         sentences,
-        summary::{PointSummary, summarise},
+        summary::PointSummary,
         tables,
         verdict::{Scope, Verdict},
     },
@@ -55,9 +56,7 @@ fn judge(locks: [&'static str; 2], raws: &[Raw], points: usize) -> (Vec<PointSum
         points,
         rounds: 3,
     };
-    let points = summarise(raws, &scope.locks, CLOCK_NS);
-    let verdict = Verdict::new(&scope, &points, CLOCK_NS);
-    (points, verdict)
+    judged(&scope, raws, CLOCK_NS)
 }
 
 #[test]
