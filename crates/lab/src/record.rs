@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use hdrhistogram::Histogram;
 use lockyard_torture::locktest::{Config, Report};
 use serde::Serialize;
 
@@ -34,12 +35,12 @@ pub struct Record {
     pub ops_max: u64,
     /// Operations of all threads together, in thousands per second.
     pub rate_kops: f64,
-    /// The median of the sampled waits.
-    pub wait_p50_ns: u64,
+    /// The median of the sampled waits, if there were any.
+    pub wait_p50_ns: Option<u64>,
     /// The wait that one sampled acquisition in a thousand exceeded.
-    pub wait_p999_ns: u64,
+    pub wait_p999_ns: Option<u64>,
     /// The longest sampled wait: one that was not sampled may be longer.
-    pub wait_max_ns: u64,
+    pub wait_max_ns: Option<u64>,
     /// Jain's index of fairness over the threads' operations.
     pub jain: f64,
     /// The number of the run, from 1.
@@ -90,10 +91,7 @@ pub struct Apart {
 
 impl Apart {
     fn new(report: &Report) -> Self {
-        let [read, write] = [&report.read_waits, &report.write_waits].map(|waits| {
-            let at = |quantile| (!waits.is_empty()).then(|| waits.value_at_quantile(quantile));
-            [at(0.5), at(0.999), at(1.0)]
-        });
+        let [read, write] = [&report.read_waits, &report.write_waits].map(waits_ns);
         Self {
             reads: report.reads,
             writes: report.writes(),
@@ -110,11 +108,9 @@ impl Apart {
 
     /// Its lines, which begin as those of the run do.
     fn text(&self, head: &str) -> String {
-        let side = |name, ops, [p50, p999, max]: [Option<u64>; 3]| {
-            let time = |ns: Option<u64>| ns.map_or("not sampled".into(), format::time);
-            let (p50, p999, max) = (time(p50), time(p999), time(max));
-            let ops = format::count(ops);
-            format!("{head}, {name} = {ops}; Wait p50/p99.9/Max = {p50}/{p999}/{max}\n")
+        let side = |name, ops, waits| {
+            let (ops, waits) = (format::count(ops), waits_text(waits));
+            format!("{head}, {name} = {ops}; {waits}\n")
         };
         let reads = [
             self.read_wait_p50_ns,
@@ -142,6 +138,7 @@ impl Record {
         let Measured { report, stats } = measured;
         let threads = config.threads;
         let waits = report.waits();
+        let [wait_p50_ns, wait_p999_ns, wait_max_ns] = waits_ns(&waits);
         let simulation = match (place, stats) {
             (Place::Simulated(machine), Some(stats)) => {
                 Some(Simulation::new(&machine.name, stats, report.total()))
@@ -160,9 +157,9 @@ impl Record {
             ops_mean: rounded(report.total() as f64 / threads as f64, 1e3),
             ops_max: report.ops.iter().copied().max().unwrap_or(0),
             rate_kops: rounded(report.rate() / 1e3, 1e3),
-            wait_p50_ns: waits.value_at_quantile(0.5),
-            wait_p999_ns: waits.value_at_quantile(0.999),
-            wait_max_ns: waits.max(),
+            wait_p50_ns,
+            wait_p999_ns,
+            wait_max_ns,
             jain: rounded(report.jain(), 1e6),
             run,
             seed: config.seed,
@@ -181,15 +178,13 @@ impl Record {
         let mut text = format!(
             "{head}, Min/Mean/Max = {}/{}/{}\n\
              {head}, Total Rate = {}; Percpu Rate = {}\n\
-             {head}, Wait p50/p99.9/Max = {}/{}/{}; Jain = {:.3}\n",
+             {head}, {}; Jain = {:.3}\n",
             format::count(self.ops_min),
             format::count(self.ops_mean.round() as u64),
             format::count(self.ops_max),
             format::rate(per_second),
             format::rate(per_second / self.threads as f64),
-            format::time(self.wait_p50_ns),
-            format::time(self.wait_p999_ns),
-            format::time(self.wait_max_ns),
+            waits_text([self.wait_p50_ns, self.wait_p999_ns, self.wait_max_ns]),
             self.jain,
         );
         if let Some(apart) = &self.apart {
@@ -212,6 +207,17 @@ impl Record {
         }
         text
     }
+}
+
+/// The median, the 99.9th percentile and the longest; of none nothing is known.
+fn waits_ns(waits: &Histogram<u64>) -> [Option<u64>; 3] {
+    let at = |quantile| (!waits.is_empty()).then(|| waits.value_at_quantile(quantile));
+    [at(0.5), at(0.999), at(1.0)]
+}
+
+fn waits_text(waits: [Option<u64>; 3]) -> String {
+    let [p50, p999, max] = waits.map(|ns| ns.map_or("not sampled".into(), format::time));
+    format!("Wait p50/p99.9/Max = {p50}/{p999}/{max}")
 }
 
 /// `x` to the nearest `1 / parts`: more digits than were measured help nobody.

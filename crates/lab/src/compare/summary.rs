@@ -24,12 +24,12 @@ pub struct LockAt {
     pub rate_min_kops: f64,
     /// Throughput of the fastest round.
     pub rate_max_kops: f64,
-    /// Median of the rounds' median waits.
-    pub wait_p50_ns: u64,
+    /// Median of the rounds' median waits, of those that sampled any.
+    pub wait_p50_ns: Option<u64>,
     /// Median of the rounds' 99.9th percentile waits.
-    pub wait_p999_ns: u64,
+    pub wait_p999_ns: Option<u64>,
     /// The longest sampled wait of all rounds.
-    pub wait_max_ns: u64,
+    pub wait_max_ns: Option<u64>,
     /// The samples of the round that has the fewest.
     pub wait_samples: u64,
     /// Median of Jain's index.
@@ -262,9 +262,9 @@ impl LockAt {
             rate_kops: rounded(middle(|record| record.rate_kops), 1e3),
             rate_min_kops: rates.clone().fold(f64::INFINITY, f64::min),
             rate_max_kops: rates.fold(0.0, f64::max),
-            wait_p50_ns: middle(|record| record.wait_p50_ns as f64) as u64,
-            wait_p999_ns: middle(|record| record.wait_p999_ns as f64) as u64,
-            wait_max_ns: runs.iter().map(|r| r.wait_max_ns).max().unwrap_or(0),
+            wait_p50_ns: known_median(runs.iter().map(|run| run.wait_p50_ns)),
+            wait_p999_ns: known_median(runs.iter().map(|run| run.wait_p999_ns)),
+            wait_max_ns: runs.iter().filter_map(|run| run.wait_max_ns).max(),
             wait_samples: runs.iter().map(|r| r.wait_samples).min().unwrap_or(0),
             jain: rounded(middle(|record| record.jain), 1e6),
             apart: ApartAt::new(runs),
@@ -282,7 +282,7 @@ impl LockAt {
     pub fn tails(&self) -> Vec<Tail> {
         let tail = |whose, ns, samples| Tail { whose, ns, samples };
         match &self.apart {
-            None => vec![tail(None, Some(self.wait_p999_ns), self.wait_samples)],
+            None => vec![tail(None, self.wait_p999_ns, self.wait_samples)],
             Some(of) => vec![
                 tail(Some("readers"), of.read_wait_p999_ns, of.read_wait_samples),
                 tail(
@@ -304,21 +304,23 @@ impl ApartAt {
     fn new(runs: &[&Record]) -> Option<Self> {
         let all: Option<Vec<&Apart>> = runs.iter().map(|run| run.apart.as_ref()).collect();
         let all = all?;
-        let known = |of: fn(&Apart) -> Option<u64>| all.iter().filter_map(move |run| of(run));
-        let middle = |of| {
-            let values: Vec<f64> = known(of).map(|ns| ns as f64).collect();
-            (!values.is_empty()).then(|| median(values) as u64)
-        };
+        let each = |of: fn(&Apart) -> Option<u64>| all.iter().map(move |run| of(run));
         let fewest = |of: fn(&Apart) -> u64| all.iter().map(|run| of(run)).min().unwrap_or(0);
         Some(Self {
-            read_wait_p999_ns: middle(|run| run.read_wait_p999_ns),
-            read_wait_max_ns: known(|run| run.read_wait_max_ns).max(),
+            read_wait_p999_ns: known_median(each(|run| run.read_wait_p999_ns)),
+            read_wait_max_ns: each(|run| run.read_wait_max_ns).flatten().max(),
             read_wait_samples: fewest(|run| run.read_wait_samples),
-            write_wait_p999_ns: middle(|run| run.write_wait_p999_ns),
-            write_wait_max_ns: known(|run| run.write_wait_max_ns).max(),
+            write_wait_p999_ns: known_median(each(|run| run.write_wait_p999_ns)),
+            write_wait_max_ns: each(|run| run.write_wait_max_ns).flatten().max(),
             write_wait_samples: fewest(|run| run.write_wait_samples),
         })
     }
+}
+
+/// The median of those that are known.
+fn known_median(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let known: Vec<f64> = values.flatten().map(|ns| ns as f64).collect();
+    (!known.is_empty()).then(|| median(known) as u64)
 }
 
 /// The middle of `values`, or between the two in the middle; 0 of none.

@@ -33,9 +33,9 @@ fn raw(round: u32, load: u32, threads: usize, lock: &'static str, kops: f64, tai
         ops_mean: 1.0,
         ops_max: 1,
         rate_kops: kops,
-        wait_p50_ns: 40,
-        wait_p999_ns: tail,
-        wait_max_ns: 2 * tail,
+        wait_p50_ns: Some(40),
+        wait_p999_ns: Some(tail),
+        wait_max_ns: Some(2 * tail),
         jain: 0.5,
         run: 1,
         seed: 1,
@@ -184,6 +184,18 @@ fn only_rounds_with_every_lock_count() {
                  one round:\n  ours: 900\n";
     assert!(text.contains(apart), "{text}");
     assert_eq!(text.matches("900").count(), 1, "{text}");
+}
+
+#[test]
+fn rounds_that_sampled_nothing_are_not_part_of_a_tail() {
+    let mut raws = steady(0, 2, [(100.0, 400), (50.0, 100), (50.0, 100)]);
+    for raw in raws.iter_mut().filter(|raw| raw.record.lock == "ours") {
+        let sampled = raw.round == 2;
+        raw.record.wait_p999_ns = raw.record.wait_p999_ns.filter(|_| sampled);
+    }
+    let (points, verdict) = judged(&raws, 1);
+    assert_eq!(points[0].ours().wait_p999_ns, Some(400));
+    assert_eq!(verdict.longer_tails.len(), 1);
 }
 
 #[test]

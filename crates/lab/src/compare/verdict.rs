@@ -73,7 +73,7 @@ pub struct Collapse {
     pub kept: BTreeMap<&'static str, f64>,
 }
 
-/// The longest sampled wait of each lock at a point.
+/// The longest sampled wait at a point, of each lock that has one.
 #[derive(Clone, Debug, Serialize)]
 pub struct LongestWait {
     /// The point.
@@ -240,8 +240,9 @@ fn collapse(points: &[PointSummary]) -> Vec<Collapse> {
 }
 
 fn longest_waits(p: &PointSummary) -> LongestWait {
+    let sampled = |at: &LockAt| Some((at.lock, at.wait_max_ns?));
     LongestWait {
         point: p.point,
-        wait_max_ns: p.locks.iter().map(|at| (at.lock, at.wait_max_ns)).collect(),
+        wait_max_ns: p.locks.iter().filter_map(sampled).collect(),
     }
 }

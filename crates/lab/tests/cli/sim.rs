@@ -61,6 +61,26 @@ fn a_run_does_not_depend_on_those_before_it() {
 }
 
 #[test]
+fn waits_that_nobody_sampled_are_not_known() {
+    let seldom = [
+        ["--threads", "1"],
+        ["--sample", "1000000"],
+        ["--load", "100000"],
+        ["--seed", "9999999999999999999"],
+    ];
+    let seldom = seldom.concat();
+    let text = stdout(&simulated("x86-32c", &seldom));
+    let waits = "Wait p50/p99.9/Max = not sampled/not sampled/not sampled; Jain";
+    assert!(text.contains(waits), "{text}");
+    let out = stdout(&simulated("x86-32c", &[&seldom[..], &["--json"]].concat()));
+    let run = json(out.trim());
+    for key in ["wait_p50_ns", "wait_p999_ns", "wait_max_ns"] {
+        assert!(run[key].is_null(), "{run}");
+    }
+    assert_eq!(run["wait_samples"], 0);
+}
+
+#[test]
 fn another_seed_gives_another_run() {
     let args = ["--threads", "4", "--runs", "2", "--json", "--seed"];
     let of = |seed| stdout(&simulated("x86-32c", &[&args[..], &[seed]].concat()));

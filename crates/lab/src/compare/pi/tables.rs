@@ -41,7 +41,7 @@ pub fn points(points: &[PointAt]) -> String {
                     format!("{}x", format::number(lock.over_pthread_pi)),
                     format!("{}x", format::number(lock.over_mutex)),
                     tails(at),
-                    format::time(at.wait_max_ns),
+                    time(at.wait_max_ns),
                     format!("{:.2}", at.jain),
                 ];
                 let head = [right(threads), Cell::new(at.lock)];
