@@ -42,7 +42,7 @@ pub struct Args {
     /// Numbers of threads, from 2 to 16: the fewer there are, the larger the
     /// part of their schedules that is explored
     #[arg(long, value_name = "N,...", default_value = "3", value_delimiter = ',')]
-    #[arg(value_parser = values::tasks, allow_negative_numbers = true)]
+    #[arg(value_parser = values::tasks, allow_hyphen_values = true)]
     threads: Vec<usize>,
 
     /// How many schedules to run of each lock with each number of threads

@@ -33,7 +33,7 @@ pub struct Args {
         default_value = "10000,100000,1000000"
     )]
     #[arg(value_delimiter = ',', value_parser = values::waiters)]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_hyphen_values = true)]
     waiters: Vec<u32>,
 
     /// Print one JSON object per number of waiters

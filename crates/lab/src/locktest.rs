@@ -35,7 +35,7 @@ pub struct Args {
 
     /// Numbers of threads, one run for each [default: one per CPU]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = values::threads)]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_hyphen_values = true)]
     threads: Vec<usize>,
 
     /// How long each run lasts, in seconds [default: 1; 0.01 in the simulated

@@ -77,13 +77,13 @@ pub struct Args {
     /// Numbers of threads [default: 1, 2, and 1, 4 and 32 per CPU; with --pi 1, 2,
     /// 4, 8, 16, 32 and 64; in the simulated world 1, 2, and 1 and 2 per CPU]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = values::threads)]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_hyphen_values = true)]
     threads: Vec<usize>,
 
     /// Work units inside the critical section and between two of them [default:
     /// 0/0,50/50,500/500,50/1000; with --rw 0/0,50/50; with --pi 0/0,500/500]
     #[arg(long, value_name = "LOAD/GAP,...", value_delimiter = ',', value_parser = values::work)]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_hyphen_values = true)]
     points: Vec<Work>,
 
     /// Rounds, each of which runs every lock once at every point [default: 3;

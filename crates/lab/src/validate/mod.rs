@@ -46,14 +46,14 @@ pub struct Args {
 
     /// Numbers of threads [default: 1, and 1 and 4 per CPU]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = values::threads)]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_hyphen_values = true)]
     threads: Vec<usize>,
 
     /// Work units inside the critical section and between two of them
     #[arg(long, value_name = "LOAD/GAP,...", value_delimiter = ',', value_parser = values::work)]
     #[arg(
         default_value = "0/0,50/50,500/500,50/1000",
-        allow_negative_numbers = true
+        allow_hyphen_values = true
     )]
     points: Vec<Work>,
 

@@ -82,6 +82,17 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
             ["--threads '-1'", "from 1 to 8192"],
         ),
         (
+            "locktest --threads -1,2",
+            ["--threads '-1'", "from 1 to 8192"],
+        ),
+        ("explore --threads 2,-x", ["--threads '-x'", "from 2 to 16"]),
+        ("compare --points -1/0", ["--points '-1/0'", "LOAD/GAP"]),
+        ("validate --points -1/0", ["--points '-1/0'", "LOAD/GAP"]),
+        (
+            "futex-crowd -w -1,5",
+            ["--waiters '-1'", "from 1 to 4000000"],
+        ),
+        (
             "locktest --threads 1000000",
             ["--threads '1000000'", "from 1 to 8192"],
         ),
