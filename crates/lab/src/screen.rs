@@ -7,6 +7,7 @@ use std::{
 };
 
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
+use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
@@ -88,10 +89,12 @@ pub fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints one line to stderr, signed by the command. A stderr that nobody
-/// reads is no reason to stop.
+/// Prints one line to stderr, signed by the command; on a terminal in place of a
+/// bar, which comes again below. A stderr that nobody reads is no reason to stop.
 pub fn log(line: &str) {
-    let _ = writeln!(io::stderr(), "lockyard: {line}");
+    const CLEAR: &str = "\r\x1b[2K";
+    let clear = if Term::stderr().is_term() { CLEAR } else { "" };
+    let _ = io::stderr().write_all(format!("{clear}lockyard: {line}\n").as_bytes());
 }
 
 /// A table as wide as its cells: numbers do not wrap.
@@ -107,7 +110,7 @@ pub fn table() -> Table {
 /// A table whose text wraps at 100 columns, or at the terminal's edge when that
 /// is nearer.
 pub fn wrapping_table() -> Table {
-    let terminal = console::Term::stdout().size_checked();
+    let terminal = Term::stdout().size_checked();
     let width = terminal.map_or(100, |(_, columns)| columns.min(100));
     let mut table = table();
     table
