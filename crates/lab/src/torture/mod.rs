@@ -31,7 +31,8 @@ const SIMULATED: Duration = Duration::from_secs(1);
 /// so does each reader. All pause together now and then, are kept off one CPU
 /// after the other, and with --boost become real-time threads for a while. The
 /// command fails when somebody is in who should not be, or when nobody gets on
-/// any more.
+/// any more. As there, ??? stands where one got more than twice what another did,
+/// and !!! where somebody was in who should not be.
 #[derive(clap::Args)]
 pub struct Args {
     /// Locks to torture, one after the other
@@ -60,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "DELAYS", default_value = "new", value_enum)]
     delays: Delays,
 
-    /// The unit of long holds, in milliseconds
+    /// A long hold, in milliseconds
     #[arg(long, value_name = "MS", default_value = "100", value_parser = values::hold)]
     #[arg(allow_negative_numbers = true)]
     long_hold: Duration,
@@ -104,9 +105,9 @@ pub struct Args {
 #[derive(Clone, Copy, ValueEnum)]
 enum Delays {
     /// As the kernel has them since 6.5: writers leave at once, readers stay for
-    /// half a long hold
+    /// half a long hold; now and then a writer stays for ten, and a reader for two
     New,
-    /// As before: writers stay for a tenth of a long hold
+    /// As before: the same, but writers stay for a tenth of a long hold
     Old,
     /// Short, and long or interrupted much more often: finds faults soonest
     None,
