@@ -78,6 +78,8 @@ pub struct Judged {
     pub effect: Effect,
     /// The least in the band.
     pub least: f64,
+    /// The greatest deviation of any in it.
+    pub greatest_sd: f64,
     /// The paper's.
     pub paper_effect: f64,
     /// Whether they agree.
@@ -95,6 +97,7 @@ impl Judged {
             .collect();
         let (largest, row) = *known.iter().max_by(|(a, _), (b, _)| a.total_cmp(b))?;
         let least = known.iter().map(|(effect, _)| *effect);
+        let sds = known.iter().filter_map(|(_, row)| row.effect.effect_sd);
         let rises = row.effect.sign() == Some(Sign::Rise);
         let low = band.name == BANDS[0].name;
         Some(Self {
@@ -103,6 +106,7 @@ impl Judged {
             at: row.setting.threads,
             effect: row.effect,
             least: least.fold(f64::INFINITY, f64::min),
+            greatest_sd: sds.fold(0.0, f64::max),
             paper_effect: band.effect,
             agrees: match largest / band.effect {
                 times if low && times <= 1.0 => Agrees::Yes,
@@ -117,14 +121,13 @@ impl Judged {
 
     fn sentence(&self) -> String {
         let threads: Vec<_> = self.threads.iter().map(ToString::to_string).collect();
-        let Effect { effect, effect_sd } = self.effect;
-        let [most, sd] = [effect, effect_sd].map(Option::unwrap_or_default);
+        let most = self.effect.effect.unwrap_or_default();
         format!(
-            "With {} threads the rate changes by {} to {} (sd {}; paper: {}): {}.",
+            "With {} threads the rate changes by {} to {} (sd at most {}; paper: {}): {}.",
             threads.join(", "),
             signed(self.least),
             signed(most),
-            percent(sd),
+            percent(self.greatest_sd),
             self.said,
             match self.agrees {
                 Agrees::Yes => "that agrees",
@@ -379,13 +382,13 @@ pub mod tests {
             row(4, [1_200.0, 1_210.0], "space"),
             row(32, [1_100.0, 1_110.0], "space"),
             row(128, [990.0, 1_000.0], "space"),
-            row(256, [990.0, 995.0], "space"),
+            row(256, [970.0, 1_000.0], "space"),
         ];
         let expected = [Agrees::Larger, Agrees::Smaller, Agrees::None];
         assert_eq!(judged(&another), expected);
         let said = Part::new(Words::Apart, &another.iter().collect::<Vec<_>>()).sentences();
-        let high = "With 128, 256 threads the rate changes by -0.8 % to -0.5 % (sd 0.7 %; paper: \
-                    up to 45 %): no effect shows.";
+        let high = "With 128, 256 threads the rate changes by -1.5 % to -0.5 % (sd at most 2.1 %; \
+                    paper: up to 45 %): no effect shows.";
         assert!(said[0].contains(high), "{}", said[0]);
     }
 
