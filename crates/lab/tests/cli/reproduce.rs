@@ -253,6 +253,8 @@ fn the_grants_of_percpu_are_tortured_and_their_story_told() {
         "33,801  56,094  +66.0 %",
         "11,952  27,845  +133.0 %",
         "wait p50",
+        "that compute, for 0.008 s\n",
+        "The paper's runs last 600 s and these 0.5 s: counts of operations are not scaled.",
     ] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }

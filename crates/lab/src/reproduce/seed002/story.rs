@@ -142,7 +142,7 @@ impl Story {
     pub fn title(&self) -> String {
         format!(
             "{FORKERS} tasks that fork and {SOAKERS} that compute, for {} s",
-            self.duration.as_secs_f64()
+            rounded(self.duration.as_secs_f64(), 1e3)
         )
     }
 

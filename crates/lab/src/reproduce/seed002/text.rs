@@ -72,6 +72,14 @@ pub fn results(rows: &[Row], told: &[Told]) -> String {
              light idle no CPU sleeps deeply; all else is as published.",
         );
     }
+    let paper = SECONDS.as_secs_f64();
+    let differs = |row: &&Row| is_published(&row.setting) && row.setting.seconds != paper;
+    if let Some(row) = rows.iter().find(differs) {
+        text += &wrapped(&format!(
+            "The paper's runs last {paper} s and these {} s: counts of operations are not scaled.",
+            row.setting.seconds
+        ));
+    }
     if !told.is_empty() {
         text += "\nThe story: waits of who moves processes while antagonists fork\n";
         text += &story(told);
