@@ -17,8 +17,9 @@ use crate::{
 /// The lab for sleeping locks: lists them, loads them, compares them.
 ///
 /// Results go to stdout, progress to stderr. Ctrl-C ends a measurement and
-/// prints what was measured so far. Exit status: 0 fine, 1 a check failed or
-/// results could not be written, 2 bad usage.
+/// prints what was measured so far; again, it ends the command at once. Exit
+/// status: 0 fine, after Ctrl-C too, 1 a check failed or results could not be
+/// written, 2 bad usage, 130 after a second Ctrl-C.
 #[derive(Parser)]
 #[command(name = "lockyard", version, disable_help_subcommand = true)]
 #[command(max_term_width = 100)]
