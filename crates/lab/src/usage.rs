@@ -12,6 +12,13 @@ pub fn one_line(error: &Error, command: &Command) -> String {
     let text = |kind| strings(error, kind).into_iter().next().unwrap_or_default();
     let line = match error.kind() {
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => bad_value(error),
+        ErrorKind::UnknownArgument if !text(ContextKind::InvalidArg).starts_with('-') => format!(
+            "'{}' is one argument too many: {} takes {}{}",
+            text(ContextKind::InvalidArg),
+            command.get_name(),
+            positionals(command),
+            flags(command)
+        ),
         ErrorKind::UnknownArgument => format!(
             "'{}' is not a flag of {}: use one of {}{}",
             text(ContextKind::InvalidArg),
@@ -67,6 +74,13 @@ fn flags(command: &Command) -> String {
     let long = command.get_arguments().filter_map(|arg| arg.get_long());
     let all: Vec<_> = long.map(|name| format!("--{name}")).collect();
     all.join(", ")
+}
+
+/// `one experiment and `, of a command that takes one.
+fn positionals(command: &Command) -> String {
+    let all = command.get_positionals();
+    let names = all.map(|arg| arg.get_id().as_str());
+    names.map(|name| format!("one {name} and ")).collect()
 }
 
 fn subcommands(command: &Command) -> String {

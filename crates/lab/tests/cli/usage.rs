@@ -55,7 +55,15 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
             "locks --bytes",
             ["'--bytes' is not a flag of locks", "--json"],
         ),
+        (
+            "locks extra",
+            ["'extra' is one argument too many", "locks takes --json"],
+        ),
         ("locktest extra", ["'extra'", "--threads"]),
+        (
+            "reproduce 001 002",
+            ["'002' is one argument too many", "takes one experiment"],
+        ),
         (
             "locktest --thread 2",
             ["'--thread'", "did you mean '--threads'?"],
