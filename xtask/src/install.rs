@@ -93,6 +93,8 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
         copy(&built.join(COMMAND), &prefix.join("bin").join(COMMAND))?;
     }
     println!("lockyard {VERSION} is in {}", prefix.display());
+    let lib = lib.display();
+    println!("found with PKG_CONFIG_PATH={lib}/pkgconfig and LD_LIBRARY_PATH={lib}");
     Ok(true)
 }
 
