@@ -13,8 +13,10 @@
 mod graph;
 mod held;
 mod lock;
+mod lookup;
 mod mode;
 mod report;
+mod signals;
 mod stack;
 mod stderr;
 mod thread;
@@ -27,6 +29,7 @@ use held::Held;
 use lock::Known;
 pub use lock::{Kind, Lock, Tag};
 use lockyard_linux::{Linux, errno};
+pub use lookup::Lookup;
 pub use mode::Mode;
 use report::{Inversion, Limit, Misuse};
 pub use report::{reports, say};
@@ -148,11 +151,12 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
+const DISABLE: c_int = 1; // of cancellation
+
 /// The thread's may be small. Without memory for another nothing is said. The thread is not
 /// cancelled meanwhile, as it would not be in a lock, and `errno` stays.
 fn on_own_stack(report: impl FnOnce()) {
     const BYTES: usize = 1 << 18;
-    const DISABLE: c_int = 1;
     let mut state = 0;
     // SAFETY: the state is writable.
     unsafe { pthread_setcancelstate(DISABLE, &raw mut state) };

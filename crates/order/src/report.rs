@@ -11,6 +11,7 @@ use std::{
 use crate::{
     graph::{Graph, LONGEST},
     lock::{Kind, Known},
+    lookup::Lookup,
     mode::Mode,
     stack::{Stack, mix},
     stderr::write_stderr,
@@ -173,12 +174,13 @@ fn name(address: usize, kind: Kind) -> String {
 }
 
 /// A report in the making.
-struct Text(String);
+struct Text(String, Lookup);
 
 impl Text {
     fn new(title: std::fmt::Arguments) -> Self {
+        let lookup = Lookup::begin();
         backtrace::clear_symbol_cache(); // libraries may have come since the last
-        Self(format!("lockyard: {title}\n"))
+        Self(format!("lockyard: {title}\n"), lookup)
     }
 
     fn line(&mut self, line: std::fmt::Arguments) {
@@ -208,8 +210,10 @@ impl Text {
     }
 
     fn say(self) {
+        let Self(text, lookup) = self;
+        drop(lookup); // who reads it may have to be forked yet
         REPORTS.fetch_add(1, Relaxed); // a count
-        let _ = write_stderr(self.0.as_bytes()); // or nobody listens
+        let _ = write_stderr(text.as_bytes()); // or nobody listens
     }
 }
 

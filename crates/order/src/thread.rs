@@ -18,6 +18,7 @@ use lockyard_linux::{errno, is_gone};
 use crate::{
     GRAPH, graph,
     held::Holds,
+    lookup,
     report::{self, Limit},
     stack::{Shown, Stack, mix},
 };
@@ -293,7 +294,8 @@ extern "C" fn on_thread_exit(record: *mut libc::c_void) {
     me.release();
 }
 
-/// The graph is whole in a fork's child, whose other threads are gone.
+/// The graph is whole in a fork's child, whose other threads are gone, and names can be looked
+/// up there.
 fn on_fork() {
     static ANNOUNCED: AtomicBool = AtomicBool::new(false);
     if !ANNOUNCED.swap(true, Relaxed) {
@@ -303,7 +305,7 @@ fn on_fork() {
 }
 
 thread_local! {
-    /// The thread forks, and has the graph's lock.
+    /// The thread forks, and has the graph's lock and that of lookups.
     static FORKS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -311,6 +313,7 @@ extern "C" fn before_fork() {
     if STATE.get() != INSIDE {
         STATE.set(INSIDE);
         FORKS.set(true);
+        errno::kept(lookup::before_fork); // first: under the graph's lock nothing waits for long
         std::mem::forget(GRAPH.lock());
     }
 }
@@ -319,6 +322,7 @@ extern "C" fn after_fork() {
     if FORKS.replace(false) {
         // SAFETY: the thread has locked it before the fork.
         unsafe { GRAPH.force_unlock(lock_api::GuardNoSend::new()) };
+        lookup::after_fork();
         STATE.set(0);
     }
 }

@@ -24,7 +24,7 @@ use std::{
 
 use lockyard_core::Event;
 use lockyard_linux::{clock, events};
-use lockyard_order::{keep_stderr, say, write_stderr};
+use lockyard_order::{Lookup, keep_stderr, say, write_stderr};
 pub use lockyard_profile::{Key, Mode};
 use lockyard_profile::{Profile, Report, Stack, Taken, Timed, Wait};
 
@@ -327,7 +327,9 @@ extern "C" fn report() {
     let Some(profile) = (unsafe { profile.as_ref() }) else {
         return;
     };
+    let lookup = Lookup::begin();
     let report = Report::new(profile, settings.began.elapsed());
+    drop(lookup);
     if report.locks.is_empty() && settings.pid != Some(process::id()) {
         return; // a child that took none
     }

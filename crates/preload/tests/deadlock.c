@@ -1,11 +1,16 @@
 /* Uses locks as its argument says: mostly in ways in which they can deadlock, but do not. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <threads.h>
 #include <time.h>
+#include <unistd.h>
 
 static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
@@ -260,6 +265,42 @@ static void closed(void)
 	both_orders();
 }
 
+static int is_slow;
+
+/* Reports look names up by it: the next that does says so, and takes its time. */
+int dl_iterate_phdr(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data)
+{
+	int (*next)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
+
+	*(void **)&next = dlsym(RTLD_NEXT, "dl_iterate_phdr");
+	if (__atomic_exchange_n(&is_slow, 0, __ATOMIC_RELAXED)) {
+		sem_post(&begun);
+		usleep(100000);
+	}
+	return next(visit, data);
+}
+
+/* A child comes while another thread makes a report, and makes one itself. */
+static void forks(void)
+{
+	pthread_t thread;
+	int status;
+
+	alone(take_a_then_b);
+	__atomic_store_n(&is_slow, 1, __ATOMIC_RELAXED);
+	pthread_create(&thread, NULL, (void *(*)(void *))(void *)take_b_then_a, NULL);
+	sem_wait(&begun);
+	if (fork() == 0) {
+		alarm(60);
+		destroy_c11();
+		exit(0);
+	}
+	wait(&status);
+	pthread_join(thread, NULL);
+	if (!WIFEXITED(status))
+		exit(1);
+}
+
 static void quick(void)
 {
 	both_orders();
@@ -292,6 +333,7 @@ static const struct {
 	{ "after_another", after_another },
 	{ "many_ends", many_ends },
 	{ "closed", closed },
+	{ "forks", forks },
 	{ "quick", quick },
 	{ "fail", fail },
 };

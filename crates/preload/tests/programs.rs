@@ -213,7 +213,14 @@ fn one_lock_too_many_is_told() {
 
 #[test]
 fn deadlocks_are_reported_before_they_happen() {
-    let compiler = ["cc", "-std=gnu11", "-Wall", "-Wextra", "-Werror"];
+    let compiler = [
+        "cc",
+        "-std=gnu11",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-rdynamic",
+    ];
     let Some(program) = compiled(&compiler, &["deadlock.c"]) else {
         return;
     };
@@ -259,6 +266,9 @@ fn deadlocks_are_reported_before_they_happen() {
         assert!(said.lines().next().is_some_and(|l| l.contains(what)));
         assert!(said.contains(taker), "{said}");
     }
+    let (code, said) = reported(&program, "forks");
+    assert_eq!(code, Some(66), "{said}");
+    assert!(said.contains("destroys what thread"), "{said}");
     for (case, what) in [
         ("lock_twice", "waits for itself"),
         ("write_what_it_reads", "waits for itself"),
