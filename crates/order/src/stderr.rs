@@ -9,6 +9,7 @@ use std::{
         OnceLock,
         atomic::{AtomicI32, Ordering::Relaxed},
     },
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -19,6 +20,8 @@ use rustix::{
 };
 
 const STDERR: RawFd = 2;
+/// How long it may be full, where writes do not wait for that.
+const FULL: Duration = Duration::from_secs(5);
 /// No copy was made; or it was closed in a fork's child.
 const NONE: RawFd = -1;
 const CLOSED: RawFd = -2;
@@ -78,10 +81,14 @@ impl Kept {
 ///
 /// # Errors
 /// That of the system; `EBADF` if the program has closed all there was, `EPIPE` if nobody
-/// reads it, for which no signal is sent.
-pub fn write_stderr(mut text: &[u8]) -> io::Result<()> {
+/// reads it, for which no signal is sent, `EAGAIN` if it stays full.
+pub fn write_stderr(text: &[u8]) -> io::Result<()> {
     let number = KEPT.get().map_or(Some(STDERR), Kept::number);
-    let file = open(number.ok_or(Errno::BADF)?);
+    write_all(open(number.ok_or(Errno::BADF)?), text, FULL)
+}
+
+/// It may be full for so long.
+fn write_all(file: BorrowedFd, mut text: &[u8], full: Duration) -> io::Result<()> {
     while !text.is_empty() {
         if is_broken(file) {
             return Err(Errno::PIPE.into());
@@ -89,10 +96,25 @@ pub fn write_stderr(mut text: &[u8]) -> io::Result<()> {
         match fd_io::write(file, text) {
             Ok(written) => text = &text[written..],
             Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if waits_for_room(file, full) => {}
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
+}
+
+/// Whether it comes to take more.
+fn waits_for_room(file: BorrowedFd, full: Duration) -> bool {
+    let until = Instant::now() + full;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).expect("it is short");
+        let mut polled = [PollFd::from_borrowed_fd(file, PollFlags::OUT)];
+        match poll(&mut polled, Some(&left)) {
+            Err(Errno::INTR) => {}
+            polled => return polled == Ok(1),
+        }
+    }
 }
 
 /// Whether it is a pipe or a socket that nobody reads.
@@ -112,4 +134,25 @@ fn open(number: RawFd) -> BorrowedFd<'static> {
     // SAFETY: it is no -1. Where it is closed the system says so, and where another file was
     // opened since it is told by its inode.
     unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, os::fd::AsFd, thread};
+
+    use super::*;
+
+    #[test]
+    fn what_is_full_is_waited_for() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        fs::fcntl_setfl(&writer, fs::OFlags::NONBLOCK).unwrap();
+        let text = vec![b'x'; 1 << 20]; // more than it takes
+        let write = |full| write_all(writer.as_fd(), &text, full);
+        let error = write(Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        let reads = thread::spawn(move || reader.read_to_end(&mut Vec::new()));
+        write(Duration::from_secs(3600)).unwrap();
+        drop(writer);
+        assert!(reads.join().unwrap().unwrap() > text.len());
+    }
 }
