@@ -33,6 +33,7 @@ pub use lookup::Lookup;
 pub use mode::Mode;
 use report::{Inversion, Limit, Misuse};
 pub use report::{reports, say};
+pub use signals::PutOff;
 use stack::Stack;
 pub use stderr::{keep_stderr, write_stderr};
 use thread::{Thread, enter, records};

@@ -24,7 +24,7 @@ use std::{
 
 use lockyard_core::Event;
 use lockyard_linux::{clock, events};
-use lockyard_order::{Lookup, keep_stderr, say, write_stderr};
+use lockyard_order::{Lookup, PutOff, keep_stderr, say, write_stderr};
 pub use lockyard_profile::{Key, Mode};
 use lockyard_profile::{Profile, Report, Stack, Taken, Timed, Wait};
 
@@ -322,6 +322,7 @@ extern "C" fn report() {
     if settings.process.load(Relaxed) != process::id() {
         return;
     }
+    let _put_off = PutOff::now(); // where a file may not be so large, writes end the process
     let profile = PROFILE.swap(ptr::null_mut(), Relaxed);
     // SAFETY: it is null or what `Profile::map` returned, which is there for ever.
     let Some(profile) = (unsafe { profile.as_ref() }) else {

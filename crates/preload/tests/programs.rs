@@ -460,6 +460,22 @@ fn a_child_has_a_profile_of_its_own() {
 }
 
 #[test]
+fn a_profile_that_is_too_large_leaves_the_exit_status() {
+    let Some(program) = known() else {
+        return;
+    };
+    let [_, said] = outputs(
+        Command::new("sh")
+            .args(["-c", "ulimit -f 0; exec \"$0\""])
+            .arg(program)
+            .env("LD_PRELOAD", library())
+            .env("LOCKYARD_STATS", Path::new(SCRATCH).join("too-large")),
+    );
+    let why = "lockyard: the profile cannot be written: File too large";
+    assert!(said.starts_with(why), "{said}");
+}
+
+#[test]
 fn a_profile_is_a_table_on_standard_error() {
     let Some(program) = known() else {
         return;
