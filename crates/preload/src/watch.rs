@@ -17,9 +17,10 @@ use std::{
     process, ptr,
     sync::{
         OnceLock,
-        atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering::Relaxed},
     },
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use lockyard_core::Event;
@@ -44,10 +45,16 @@ struct Settings {
     pid: Option<u32>,
     /// The process whose profile it is. A child of `vfork`, in its parent's memory, is another.
     process: AtomicU32,
+    /// The thread that reports: 0 before, [`REPORTED`] after.
+    reporter: AtomicUsize,
     began: Instant,
     /// Where this library is loaded: its frames are of no interest.
     own: Range<usize>,
 }
+
+const REPORTED: usize = 1; // of no thread
+/// How long the program's end waits for another thread's report, which may wait for that end.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// So many holds of a thread are timed at once; the oldest gives way, for it may have been
 /// released by another thread.
@@ -262,6 +269,7 @@ pub fn start() {
         file,
         pid,
         process: AtomicU32::new(process::id()),
+        reporter: AtomicUsize::new(0),
         began: Instant::now(),
         own: own_range(),
     };
@@ -306,6 +314,7 @@ unsafe extern "C" {
 extern "C" fn after_fork_in_child() {
     if let Some(settings) = SETTINGS.get() {
         settings.process.store(process::id(), Relaxed); // the child has one thread
+        settings.reporter.store(0, Relaxed); // likewise
     }
     MINE.with(|mine| {
         mine.holds.iter().for_each(|hold| hold.set(None));
@@ -314,7 +323,7 @@ extern "C" fn after_fork_in_child() {
     told(|profile, _| profile.clear());
 }
 
-/// Ends the watch and reports, when the program ends.
+/// Ends the watch and reports, when the program ends; once, however many threads end it.
 extern "C" fn report() {
     let Some(settings) = SETTINGS.get() else {
         return;
@@ -322,7 +331,27 @@ extern "C" fn report() {
     if settings.process.load(Relaxed) != process::id() {
         return;
     }
-    let _put_off = PutOff::now(); // where a file may not be so large, writes end the process
+    let me = MINE.with(|mine| ptr::from_ref(mine).addr());
+    let _put_off = PutOff::now(); // a handler may end the program
+    // What was written is in the kernel: that the report was made tells no more than itself.
+    let reporter = &settings.reporter;
+    match reporter.compare_exchange(0, me, Relaxed, Relaxed) {
+        Ok(_) => {
+            report_all(settings);
+            reporter.store(REPORTED, Relaxed);
+        }
+        // A handler of a fault, which is not put off, does not wait for what that interrupted.
+        Err(other) if other == me => {}
+        Err(_) => {
+            let until = Instant::now() + PATIENCE;
+            while reporter.load(Relaxed) != REPORTED && Instant::now() < until {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+fn report_all(settings: &Settings) {
     let profile = PROFILE.swap(ptr::null_mut(), Relaxed);
     // SAFETY: it is null or what `Profile::map` returned, which is there for ever.
     let Some(profile) = (unsafe { profile.as_ref() }) else {

@@ -1,7 +1,11 @@
 /* Locks to be profiled: how often each is taken is known, and who must wait. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -59,6 +63,46 @@ __attribute__((noinline)) static pthread_mutex_t *make(void)
 	return mutex;
 }
 
+static sem_t reports;
+static void (*in_report)(void);
+
+/* The report looks names up by it. */
+int dl_iterate_phdr(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data)
+{
+	int (*next)(int (*)(struct dl_phdr_info *, size_t, void *), void *);
+	void (*first)(void) = in_report;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "dl_iterate_phdr");
+	in_report = NULL;
+	if (first)
+		first();
+	return next(visit, data);
+}
+
+static void end(int signal)
+{
+	(void)signal;
+	_exit(0);
+}
+
+static void interrupt(void)
+{
+	raise(SIGUSR1);
+}
+
+static void *end_during_report(void *unused)
+{
+	sem_wait(&reports);
+	_exit(0);
+	return unused;
+}
+
+static void tell_and_wait(void)
+{
+	sem_post(&reports);
+	usleep(100000);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t threads[THREADS], other;
@@ -111,5 +155,13 @@ int main(int argc, char **argv)
 		_Exit(0);
 	if (argc > 1 && !strcmp(argv[1], "quick_exit"))
 		quick_exit(0);
+	if (argc > 1 && !strcmp(argv[1], "handler")) {
+		signal(SIGUSR1, end);
+		in_report = interrupt;
+	}
+	if (argc > 1 && !strcmp(argv[1], "another")) {
+		pthread_create(&other, NULL, end_during_report, NULL);
+		in_report = tell_and_wait;
+	}
 	return 0;
 }

@@ -327,7 +327,7 @@ fn python_and_its_children_run() {
 fn known() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     PROGRAM
-        .get_or_init(|| compiled(&["cc"], &["profiled.c"]))
+        .get_or_init(|| compiled(&["cc", "-rdynamic"], &["profiled.c"]))
         .as_deref()
 }
 
@@ -430,7 +430,14 @@ fn a_program_is_profiled_however_it_ends() {
     let Some(program) = known() else {
         return;
     };
-    for end in ["_exit", "_Exit", "quick_exit", "vfork"] {
+    for end in [
+        "_exit",
+        "_Exit",
+        "quick_exit",
+        "vfork",
+        "handler",
+        "another",
+    ] {
         let (directory, [json, _]) = profiled(program, &[end], &format!("profiled-{end}"));
         let profile: Value = serde_json::from_str(&json).expect("it is JSON");
         assert_eq!(lock(&profile, "hot", "mutex").0, 4 * 5000, "{end}");
