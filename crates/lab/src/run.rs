@@ -1,5 +1,7 @@
 //! `lockyard run`.
 
+mod inherited;
+
 use std::{
     env,
     ffi::{OsStr, OsString},
@@ -124,6 +126,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(lock) = args.rwlock {
         command.env(RWLOCK, lock);
     }
+    inherited::pass_on(&mut command);
     let error = command.exec();
     Err(not_started(program, &error))
 }

@@ -59,6 +59,31 @@ fn the_program_ends_as_itself() {
 }
 
 #[test]
+fn the_program_inherits_what_the_command_does() {
+    let place = Place::new(true);
+    let command = place.at("lockyard");
+    let command = [command.to_str().unwrap(), "run", "--"];
+    let show = "grep SigIgn /proc/self/status; \
+                for file in 0 1 2; do [ -e /proc/self/fd/$file ] && echo $file; done";
+    let program = ["sh", "-c", show];
+    for with in [
+        "exec \"$@\"",
+        "trap '' PIPE; exec \"$@\"",
+        "exec \"$@\" <&- 2>&-",
+    ] {
+        let shown = |run: &[&str]| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", with, "sh"]).args(run).args(program);
+            let output = shell.env("LD_PRELOAD", "").output().expect("it starts");
+            text(&output.stdout).to_owned()
+        };
+        let ours = shown(&command);
+        assert!(ours.starts_with("SigIgn"), "{ours}");
+        assert_eq!(ours, shown(&[]), "{with}");
+    }
+}
+
+#[test]
 fn the_library_is_told_to_report_deadlocks() {
     let place = Place::new(true);
     let program = ["sh", "-c", "echo $LOCKYARD_DEADLOCK"];
