@@ -36,6 +36,7 @@ pub use report::{reports, say};
 pub use signals::PutOff;
 use stack::Stack;
 pub use stderr::{keep_stderr, write_stderr};
+pub use thread::on_fork;
 use thread::{Thread, enter, records};
 
 /// Who has it calls nothing that locks.

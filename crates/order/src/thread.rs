@@ -295,8 +295,8 @@ extern "C" fn on_thread_exit(record: *mut libc::c_void) {
 }
 
 /// The graph is whole in a fork's child, whose other threads are gone, and names can be looked
-/// up there.
-fn on_fork() {
+/// up there. Called before the program has handlers of its own, these may still lock.
+pub fn on_fork() {
     static ANNOUNCED: AtomicBool = AtomicBool::new(false);
     if !ANNOUNCED.swap(true, Relaxed) {
         // SAFETY: the handlers are functions of this crate, which stays loaded.

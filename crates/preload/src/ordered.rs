@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use lockyard_order::{keep_stderr, reports, say};
+use lockyard_order::{keep_stderr, on_fork, reports, say};
 
 use crate::watch::at_quick_exit;
 
@@ -27,9 +27,11 @@ unsafe extern "C" {
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Before the program begins, so that it is called after what the program has called then.
+/// Before the program begins, so that it is called after what the program has called then, and
+/// before it forks.
 pub fn prepare() {
     keep_stderr();
+    on_fork();
     // SAFETY: the functions are of this library, which stays loaded.
     unsafe {
         on_exit(at_exit, std::ptr::null_mut());

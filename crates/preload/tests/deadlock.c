@@ -301,6 +301,42 @@ static void forks(void)
 		exit(1);
 }
 
+static void lock_a(void)
+{
+	sem_post(&ended);
+	pthread_mutex_lock(&a);
+}
+
+static void unlock_a(void)
+{
+	pthread_mutex_unlock(&a);
+}
+
+static void take_b_when_told(void)
+{
+	pthread_mutex_lock(&a);
+	sem_post(&begun);
+	sem_wait(&ended);
+	pthread_mutex_lock(&b);
+	pthread_mutex_unlock(&b);
+	pthread_mutex_unlock(&a);
+}
+
+/* A fork waits for a thread that has yet to take a lock in an order that is new. */
+static void waits_to_fork(void)
+{
+	pthread_t thread;
+
+	alarm(60);
+	pthread_atfork(lock_a, unlock_a, unlock_a);
+	pthread_create(&thread, NULL, (void *(*)(void *))(void *)take_b_when_told, NULL);
+	sem_wait(&begun);
+	if (fork() == 0)
+		_exit(0);
+	wait(NULL);
+	pthread_join(thread, NULL);
+}
+
 static void quick(void)
 {
 	both_orders();
@@ -334,6 +370,7 @@ static const struct {
 	{ "many_ends", many_ends },
 	{ "closed", closed },
 	{ "forks", forks },
+	{ "waits_to_fork", waits_to_fork },
 	{ "quick", quick },
 	{ "fail", fail },
 };

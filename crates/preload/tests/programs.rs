@@ -224,7 +224,7 @@ fn deadlocks_are_reported_before_they_happen() {
     let Some(program) = compiled(&compiler, &["deadlock.c"]) else {
         return;
     };
-    for case in ["try", "readers", "recursive", "reuse"] {
+    for case in ["try", "readers", "recursive", "reuse", "waits_to_fork"] {
         assert_eq!(reported(&program, case), (Some(0), String::new()), "{case}");
     }
     for (case, status) in [
