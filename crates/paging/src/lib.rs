@@ -50,16 +50,36 @@ pub struct Paging<P: Platform> {
     pages: Box<[Page<P>]>,
     inodes: Box<[Inode<P>]>,
     spaces: Box<[Space<P>]>,
-    tables: Box<[Table<P>]>,
+    tables: Box<[Words<P::U32>]>,
     /// To which inode a page in the swap cache goes back; for its lock's holder.
-    swapped_from: Box<[P::U32]>,
+    swapped_from: Words<P::U32>,
     sequences: Sequences<P>,
     readers: Readers<P>,
 }
 
-/// A page table, on lines of its own.
+/// Words on lines of their own: which share one does not depend on the allocator.
+struct Words<W> {
+    lines: Box<[Line<W>]>,
+    count: usize,
+}
+
 #[repr(align(64))]
-struct Table<P: Platform>(Box<[P::U32]>);
+struct Line<W>([W; IN_A_LINE]);
+const IN_A_LINE: usize = 16;
+
+impl<W: Word> Words<W> {
+    fn new(count: u32) -> Self {
+        let lines = count.div_ceil(IN_A_LINE as u32);
+        Self {
+            lines: zeroed(lines, || Line([const { W::ZERO }; IN_A_LINE])),
+            count: count as usize,
+        }
+    }
+
+    fn get(&self, index: usize) -> Option<&W> {
+        (index < self.count).then(|| &self.lines[index / IN_A_LINE].0[index % IN_A_LINE])
+    }
+}
 
 fn zeroed<T>(count: u32, one: impl Fn() -> T) -> Box<[T]> {
     (0..count).map(|_| one()).collect()
@@ -68,13 +88,12 @@ fn zeroed<T>(count: u32, one: impl Fn() -> T) -> Box<[T]> {
 impl<P: Platform> Paging<P> {
     /// Memory in which everything is free.
     pub fn new(sizes: Sizes) -> Self {
-        let entries = || Table(zeroed(sizes.entries, || P::U32::ZERO));
         Self {
             pages: zeroed(sizes.pages, Page::new),
             inodes: zeroed(sizes.inodes, Inode::new),
             spaces: zeroed(sizes.spaces, Space::new),
-            tables: zeroed(sizes.spaces, entries),
-            swapped_from: zeroed(sizes.pages, || P::U32::ZERO),
+            tables: zeroed(sizes.spaces, || Words::new(sizes.entries)),
+            swapped_from: Words::new(sizes.pages),
             sequences: Sequences::new(),
             readers: Readers::new(sizes.tasks),
         }
@@ -120,8 +139,13 @@ impl<P: Platform> Paging<P> {
         self.readers.read_section(section)
     }
 
+    fn swapped_from(&self, page: u32) -> &P::U32 {
+        let word = self.swapped_from.get(page as usize - 1);
+        word.expect("the page is there")
+    }
+
     fn entry(&self, space: u32, address: u64) -> Option<&P::U32> {
-        let table = &self.tables[space as usize - 1].0;
+        let table = &self.tables[space as usize - 1];
         table.get(usize::try_from(address / PAGE).ok()?)
     }
 
@@ -252,7 +276,7 @@ impl<P: Platform> Paging<P> {
             panic!("page {number} belongs to no inode");
         };
         page.locked(|| {
-            let from = &self.swapped_from[number as usize - 1];
+            let from = self.swapped_from(number);
             from.store(inode, Relaxed); // the lock orders it
             entry.fetch_or(SWAPPED, Relaxed); // the lock orders it
             page.set_in_swap_cache(true);
@@ -288,7 +312,7 @@ impl<P: Platform> Paging<P> {
         let page = self.page(number);
         page.locked(|| {
             if entry.load(Relaxed) == found {
-                let from = &self.swapped_from[number as usize - 1];
+                let from = self.swapped_from(number);
                 page.set_in_swap_cache(false);
                 page.set_mapping(Mapping::Inode(from.load(Relaxed))); // the lock orders it
                 entry.fetch_and(!SWAPPED, Release); // (E)
