@@ -1,6 +1,6 @@
 //! The checker as a world for the locks.
 
-use std::{cell::Cell, marker::PhantomData, num::NonZeroU32};
+use std::{cell::Cell, convert::Infallible, marker::PhantomData, num::NonZeroU32};
 
 use lockyard_core::{
     Deadline, Event, FOREVER, KernelFutex, KernelPi, LockPi, Look, Ordering, PerCpu, Platform,
@@ -253,7 +253,7 @@ impl<K: Kind> Platform for Tasks<K> {
 
     fn park_on(word: &CheckWord, expected: u32, deadline: Option<Deadline>) -> Woken {
         Self::fence();
-        match Check::futex_wait(word, expected, NonZeroU32::MAX, deadline) {
+        match sleep_on(word, expected, NonZeroU32::MAX, deadline) {
             Waited::TimedOut => Woken::TimedOut,
             Waited::Woken | Waited::Changed => Woken::Unparked,
         }
@@ -430,27 +430,38 @@ impl KernelPi for Check {
     }
 }
 
+fn sleep_on(
+    word: &CheckWord,
+    expected: u32,
+    bitset: NonZeroU32,
+    deadline: Option<Deadline>,
+) -> Waited {
+    let (word, bits) = (word.index(), bitset.get());
+    let sleep = Call::Sleep {
+        word,
+        expected,
+        bits,
+    };
+    if matches!(call(sleep), Answer::Bool(false)) {
+        return Waited::Changed;
+    }
+    let deadline = deadline.map(|deadline| deadline.0);
+    match call(Call::Wait { deadline }) {
+        Answer::Bool(true) => Waited::Woken,
+        _ => Waited::TimedOut,
+    }
+}
+
 impl KernelFutex for Check {
+    type Refused = Infallible;
+
     fn futex_wait(
         word: &CheckWord,
         expected: u32,
         bitset: NonZeroU32,
         deadline: Option<Deadline>,
-    ) -> Waited {
-        let (word, bits) = (word.index(), bitset.get());
-        let sleep = Call::Sleep {
-            word,
-            expected,
-            bits,
-        };
-        if matches!(call(sleep), Answer::Bool(false)) {
-            return Waited::Changed;
-        }
-        let deadline = deadline.map(|deadline| deadline.0);
-        match call(Call::Wait { deadline }) {
-            Answer::Bool(true) => Waited::Woken,
-            _ => Waited::TimedOut,
-        }
+    ) -> Result<Waited, Infallible> {
+        Ok(sleep_on(word, expected, bitset, deadline))
     }
 
     fn futex_wake(word: &CheckWord, most: u32, bitset: NonZeroU32) -> u32 {

@@ -88,7 +88,8 @@ fn take(step: Step, [word, other]: &Words, has: &mut bool) -> Option<u32> {
             None
         }
         Step::Sleep(deadline) => {
-            Some(Check::futex_wait(other, 0, NonZeroU32::MAX, deadline) as u32)
+            let Ok(waited) = Check::futex_wait(other, 0, NonZeroU32::MAX, deadline);
+            Some(waited as u32)
         }
         Step::Wake => Some(Check::futex_wake(other, 1, NonZeroU32::MAX)),
     }

@@ -153,6 +153,9 @@ impl<P: KernelFutex, const N: usize, const SLOTS: usize> Shared<P, N, SLOTS> {
     /// until a waker wakes the caller, or until `deadline`.
     ///
     /// Whoever is told [`Waited::Changed`] has not read the word with `Acquire`.
+    ///
+    /// # Errors
+    /// As [`KernelFutex::futex_wait`]. The caller is counted no more.
     pub fn wait(
         &self,
         offset: u64,
@@ -160,19 +163,23 @@ impl<P: KernelFutex, const N: usize, const SLOTS: usize> Shared<P, N, SLOTS> {
         expected: u32,
         bitset: NonZeroU32,
         deadline: Option<Deadline>,
-    ) -> Waited {
+    ) -> Result<Waited, P::Refused> {
         let changed = |value| value != expected;
         if changed(word.load(Relaxed)) || glance(&P::mine().glances, word, changed) {
-            return Waited::Changed;
+            return Ok(Waited::Changed);
         }
         loop {
             let until = P::look_again(deadline);
-            let counted = Waiter::new(self, offset);
+            let (me, counted) = (P::number_of_owner(), self.count(offset));
             P::fence(); // (S) full barrier, pairs with wake's
             P::event(Event::Parked);
             let waited = P::futex_wait(word, expected, bitset, until);
-            drop(counted);
-            if waited != Waited::TimedOut || until == deadline {
+            if P::number_of_owner() == me {
+                self.uncount(offset, counted);
+            } else {
+                P::disown(); // it is the parent that is counted there, and waits still
+            }
+            if !matches!(waited, Ok(Waited::TimedOut)) || until == deadline {
                 return waited;
             }
         }
@@ -203,34 +210,5 @@ impl<P: KernelFutex, const N: usize, const SLOTS: usize> Shared<P, N, SLOTS> {
     /// The caller, which is counted there, is no longer.
     pub fn uncount(&self, offset: u64, counted: Counted) {
         self.bucket(offset).uncount(counted);
-    }
-}
-
-/// The calling task is counted, until this is dropped: also where the wait panics.
-struct Waiter<'a, P: KernelFutex, const N: usize, const SLOTS: usize> {
-    shared: &'a Shared<P, N, SLOTS>,
-    offset: u64,
-    me: u32,
-    counted: Counted,
-}
-
-impl<'a, P: KernelFutex, const N: usize, const SLOTS: usize> Waiter<'a, P, N, SLOTS> {
-    fn new(shared: &'a Shared<P, N, SLOTS>, offset: u64) -> Self {
-        Self {
-            shared,
-            offset,
-            me: P::number_of_owner(),
-            counted: shared.count(offset),
-        }
-    }
-}
-
-impl<P: KernelFutex, const N: usize, const SLOTS: usize> Drop for Waiter<'_, P, N, SLOTS> {
-    fn drop(&mut self) {
-        if P::number_of_owner() == self.me {
-            self.shared.uncount(self.offset, self.counted);
-        } else {
-            P::disown(); // it is the parent that is counted there, and waits still
-        }
     }
 }

@@ -9,15 +9,21 @@ use crate::futex::Waited;
 /// may map as well: Linux, by `FUTEX_WAIT_BITSET`. And which can tell that a task has
 /// ended: Linux, by the list of robust locks.
 pub trait KernelFutex: Platform {
+    /// Why the kernel cannot wait for a word.
+    type Refused;
+
     /// If the word holds `expected`, sleeps until [`Self::futex_wake`] with a set that has
     /// a bit in common with `bitset`, or until the deadline. To compare and to fall asleep
     /// is one step towards that. What a waker did before happens before the return.
+    ///
+    /// # Errors
+    /// There is no such word any more.
     fn futex_wait(
         word: &Self::U32,
         expected: u32,
         bitset: NonZeroU32,
         deadline: Option<Deadline>,
-    ) -> Waited;
+    ) -> Result<Waited, Self::Refused>;
 
     /// Wakes `most` tasks at most that sleep there, and returns how many.
     fn futex_wake(word: &Self::U32, most: u32, bitset: NonZeroU32) -> u32;

@@ -37,13 +37,14 @@ pub fn wait_bitset(
     deadline: Option<Instant>,
 ) -> Waited {
     let deadline = deadline.map(|at| Linux::deadline(&at));
-    match region::find(word) {
+    let waited = match region::find(word) {
         Some((control, offset)) => {
             let waiters = &control.waiters;
             waiters.wait(offset, word, expected, bitset, deadline)
         }
         None => Linux::futex_wait(word, expected, bitset, deadline),
-    }
+    };
+    waited.unwrap_or_else(|error| misused("waited for", word, error))
 }
 
 /// Wakes `most` threads at most that wait for the word, in any process; returns how many
@@ -72,12 +73,14 @@ pub fn wake_bitset(word: &AtomicU32, most: u32, bitset: NonZeroU32) -> u32 {
 const SHARED: Flags = Flags::empty();
 
 impl KernelFutex for Linux {
+    type Refused = Errno;
+
     fn futex_wait(
         word: &AtomicU32,
         expected: u32,
         bitset: NonZeroU32,
         deadline: Option<Deadline>,
-    ) -> Waited {
+    ) -> Result<Waited, Errno> {
         let timeout = deadline.map(clock::timespec);
         let flags = match deadline.is_some_and(clock::is_realtime) {
             true => SHARED | Flags::CLOCK_REALTIME,
@@ -85,11 +88,11 @@ impl KernelFutex for Linux {
         };
         loop {
             match futex::wait_bitset(word, flags, expected, timeout.as_ref(), bitset) {
-                Ok(()) => return Waited::Woken,
-                Err(Errno::AGAIN) => return Waited::Changed,
-                Err(Errno::TIMEDOUT) => return Waited::TimedOut,
+                Ok(()) => return Ok(Waited::Woken),
+                Err(Errno::AGAIN) => return Ok(Waited::Changed),
+                Err(Errno::TIMEDOUT) => return Ok(Waited::TimedOut),
                 Err(Errno::INTR) => {}
-                Err(error) => misused("waited for", word, error),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -155,9 +158,9 @@ mod tests {
                 None => Linux::futex_wait(word, 0, EVERY_BIT, Some(deadline)),
             };
             let soon = clock::realtime(clock::realtime_ns() + 1_000_000);
-            assert_eq!(wait(soon), Waited::TimedOut);
+            assert_eq!(wait(soon), Ok(Waited::TimedOut));
             assert!(clock::passed(soon));
-            assert_eq!(wait(Linux::after(1_000_000)), Waited::TimedOut);
+            assert_eq!(wait(Linux::after(1_000_000)), Ok(Waited::TimedOut));
         }
     }
 

@@ -52,7 +52,7 @@ impl<const SLOTS: usize> Memory<SLOTS> {
 
     /// Waits while the word is 0.
     fn wait(&self, deadline: Option<Deadline>) -> Waited {
-        let waited = (self.waiters).wait(OFFSET, &self.word, 0, EVERY_BIT, deadline);
+        let Ok(waited) = (self.waiters).wait(OFFSET, &self.word, 0, EVERY_BIT, deadline);
         self.ended(waited);
         let changed = waited == Waited::Changed && self.word.load(Acquire) == 1;
         if changed || waited == Waited::Woken {
@@ -110,7 +110,7 @@ fn a_wake_up_announces() {
             let memory = Memory::<1>::new();
             let waiter = Rc::clone(&memory);
             spawn(move || {
-                let waited = (waiter.waiters).wait(OFFSET, &waiter.word, 0, EVERY_BIT, None);
+                let Ok(waited) = (waiter.waiters).wait(OFFSET, &waiter.word, 0, EVERY_BIT, None);
                 if waited == Waited::Woken {
                     assert_eq!(waiter.payload.get(), 1);
                 }
@@ -160,7 +160,7 @@ fn who_is_killed_is_uncounted() {
             let counted = mortal.waiters.count(OFFSET);
             assert_ne!(counted, Counted::Crowd);
             let past = Some(Deadline(0));
-            let waited = Check::futex_wait(&mortal.word, 0, EVERY_BIT, past);
+            let Ok(waited) = Check::futex_wait(&mortal.word, 0, EVERY_BIT, past);
             mortal.ended(waited);
             die();
         });
