@@ -16,7 +16,10 @@
 //!
 //! All four are in one order: either the thread that ends sees the reader, or the reader
 //! sees no area. A thread that locks again after that has no area for others to see, for
-//! nobody might tell it that it ends. The test below has one end while another looks;
+//! nobody might tell it that it ends. One that first locks when it has been told for the last
+//! time has (no C library says that this is so): if a lock still names it when its stack is
+//! unmapped, who looks at that area crashes. Only C can do that, in the last round of
+//! destructors of thread-specific values or behind them. The test below has one end while another looks;
 //! `tests/spin.rs` unmaps stacks.
 
 use std::{
