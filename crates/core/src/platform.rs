@@ -466,8 +466,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
 /// A world with counters that are spread over its CPUs.
 pub trait PerCpu: Platform {
-    /// A number modulo 2^64 (2^32 where nobody adds that often): the sum of parts, of which each CPU has its own. It lies in a
-    /// lock, so all its bytes are zero until it is first used.
+    /// A number modulo 2^64, or 2^32 where nobody adds so often: the sum of parts, of which
+    /// each CPU has its own. It lies in a lock, so all its bytes are zero until it is first
+    /// used.
     type Counter: Send + Sync + 'static;
 
     /// The counter that nobody has added to.

@@ -133,7 +133,7 @@ fn map_used() -> Option<*mut c_void> {
         if mapped == parts.map(|(place, _)| Some(place)) {
             return Some(table);
         }
-        // The other is there, or both lie elsewhere, by an old kernel.
+        // Something else lies there; an old kernel has mapped them elsewhere.
         for (mapped, (_, bytes)) in mapped.into_iter().zip(parts) {
             mapped.inspect(|&mapped| unmap(mapped, &[(0, bytes)]));
         }
