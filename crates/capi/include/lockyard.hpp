@@ -64,17 +64,35 @@ std::chrono::steady_clock::time_point after(const std::chrono::duration<Rep, Per
     return now + std::chrono::ceil<clock::duration>(duration);
 }
 
+// As long as matters: what is longer does not fit in a time of every clock.
+constexpr std::chrono::hours century{24 * 36525};
+
 // libstdc++ and libc++ have made their steady clock of CLOCK_MONOTONIC.
 template <class Duration>
 std::timespec to_timespec(
     const std::chrono::time_point<std::chrono::steady_clock, Duration>& deadline) {
     using namespace std::chrono;
-    const auto since = ceil<nanoseconds>(deadline.time_since_epoch());
+    const duration<double> rough = deadline.time_since_epoch();
+    nanoseconds since = nanoseconds::zero(); // or long past
+    if (rough >= century) since = century;
+    else if (rough > since) since = ceil<nanoseconds>(deadline.time_since_epoch());
     const auto whole = floor<seconds>(since);
     std::timespec at{};
     at.tv_sec = static_cast<std::time_t>(whole.count());
     at.tv_nsec = static_cast<long>((since - whole).count());
     return at;
+}
+
+// How long it is until then.
+template <class Clock, class Duration>
+std::chrono::nanoseconds left(const std::chrono::time_point<Clock, Duration>& deadline) {
+    using namespace std::chrono;
+    const auto now = Clock::now();
+    duration<double> rough = deadline.time_since_epoch();
+    rough -= duration<double>(now.time_since_epoch());
+    if (rough >= century) return century;
+    if (rough <= -century) return -century;
+    return ceil<nanoseconds>(deadline - now);
 }
 
 // Waits by `wait` until the deadline at the latest: what it says by then.
@@ -89,8 +107,8 @@ bool until(const std::chrono::time_point<std::chrono::steady_clock, Duration>& d
 template <class Clock, class Duration, class Wait>
 bool until(const std::chrono::time_point<Clock, Duration>& deadline, Wait wait) {
     do {
-        if (until(after(deadline - Clock::now()), wait)) return true;
-    } while (Clock::now() < deadline);
+        if (until(after(left(deadline)), wait)) return true;
+    } while (left(deadline) > std::chrono::nanoseconds::zero());
     return false;
 }
 
@@ -201,7 +219,7 @@ public:
             early = until(deadline, timed);
         } else {
             // Not to be waited for twice: a notification in between would be lost.
-            early = until(after(deadline - Clock::now()), timed) || Clock::now() < deadline;
+            early = until(after(left(deadline)), timed) || left(deadline) > std::chrono::nanoseconds::zero();
         }
         return early ? std::cv_status::no_timeout : std::cv_status::timeout;
     }

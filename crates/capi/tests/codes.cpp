@@ -1,4 +1,5 @@
 // What lockyard.hpp makes of the numbers, and that it fits what the standard asks for.
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <lockyard.hpp>
@@ -35,6 +36,21 @@ static void waits_for(Lock lock) {
     CHECK(!lock(duration<double>(1e-4)));
 }
 
+/// The lock is not free when another thread asks for it, until then or for ever.
+template <class Mutex, class Time>
+static void waits_long(Mutex& mutex, Time deadline) {
+    std::unique_lock held(mutex);
+    std::atomic<bool> asks{false};
+    std::thread other([&] {
+        asks = true;
+        CHECK(std::unique_lock(mutex, deadline));
+    });
+    while (!asks) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(1));
+    held.unlock();
+    other.join();
+}
+
 template <class Mutex>
 static void exclusive() {
     static_assert(!std::is_copy_constructible_v<Mutex> && !std::is_move_assignable_v<Mutex>);
@@ -54,8 +70,16 @@ static void exclusive() {
             CHECK(!std::unique_lock(mutex, std::try_to_lock));
             waits_until([&](auto at) { return std::unique_lock(mutex, at).owns_lock(); });
             waits_for([&](auto time) { return std::unique_lock(mutex, time).owns_lock(); });
+            CHECK(!std::unique_lock(mutex, steady_clock::time_point::min()));
+            CHECK(!std::unique_lock(mutex, system_clock::time_point::min()));
+            CHECK(!std::unique_lock(mutex, time_point<system_clock, hours>::min()));
         }).join();
     }
+    // Moments that are not to come while it is held.
+    waits_long(mutex, system_clock::time_point::max());
+    waits_long(mutex, time_point<system_clock, seconds>::max());
+    waits_long(mutex, time_point<steady_clock, hours>(hours(24 * 365'000)));
+    waits_long(mutex, time_point<steady_clock, duration<double>>(duration<double>(1e12)));
     // A free lock is had in no time and at any time.
     CHECK(std::unique_lock(mutex, seconds(0)));
     CHECK(std::unique_lock(mutex, hours::max()));

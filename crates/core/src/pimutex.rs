@@ -90,6 +90,9 @@ use crate::{
 /// to the owner word.
 const SETTLED: u32 = 1 << 31;
 
+/// How long who would wait in a circle sleeps until it looks whether that is open.
+const NAP_NS: u64 = 5_000_000;
+
 /// Who waits in the kernel.
 pub trait Policy: Send + Sync + 'static {
     /// Whether it is everybody.
@@ -262,6 +265,26 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// Waits as a booster. Returns whether the mutex was taken.
     #[cold]
     fn boost(&self, me: TaskId, deadline: Option<Deadline>) -> bool {
+        loop {
+            match self.boost_once(me, deadline) {
+                LockPi::Taken => return true,
+                LockPi::TimedOut => return false,
+                LockPi::NoOwner => return self.wait_for_nobody(deadline),
+                LockPi::Deadlock => assert!(
+                    deadline.is_some(),
+                    "deadlock: task {} locks the mutex at {self:p}, whose owner waits for it",
+                    me.number()
+                ),
+            }
+            // The circle opens when another of it gives up.
+            P::park(Some(P::sooner(deadline, NAP_NS)));
+            if deadline.is_some_and(P::passed) {
+                return false;
+            }
+        }
+    }
+
+    fn boost_once(&self, me: TaskId, deadline: Option<Deadline>) -> LockPi {
         // (B4) Acquire pairs with stop_boosting's Release: its `BOOST` is cleared before mine
         // is set; and with settle's (B8): what it has waited for is over.
         let settled = self.boosters.fetch_add(1, Acquire) & SETTLED != 0;
@@ -274,19 +297,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         // (B5) Release pairs with stop_boosting's Acquire: an owner that finds nobody sees the
         // mark that I have left.
         self.boosters.fetch_add(1u32.wrapping_neg(), Release);
-        match ended {
-            LockPi::Taken => true,
-            LockPi::TimedOut => false,
-            LockPi::NoOwner => self.wait_for_nobody(deadline),
-            LockPi::Deadlock => {
-                assert!(
-                    deadline.is_some(),
-                    "deadlock: task {} locks the mutex at {self:p}, whose owner waits for it",
-                    me.number()
-                );
-                self.wait_for_nobody(deadline)
-            }
-        }
+        ended
     }
 
     /// (B1) for an owner with a priority to lend, whose rivals likely have one, too: before
@@ -318,7 +329,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         false
     }
 
-    /// The mutex will not be released: that ends at the deadline, or never.
+    /// The owner has ended. That ends at the deadline, or never.
     fn wait_for_nobody(&self, deadline: Option<Deadline>) -> bool {
         while !deadline.is_some_and(P::passed) {
             P::park(deadline);

@@ -333,7 +333,13 @@ impl KernelPi for LinuxPi {
     fn lock_pi(word: &AtomicU32, deadline: Option<Deadline>) -> LockPi {
         let ended = kernel_pi::lock_pi(word, Scope::Private, deadline);
         fence(Acquire); // what the owner before did, whatever the kernel's barriers
-        ended
+        // An owner that ended may have leaked its guard, with what that borrows: the mutex is
+        // nobody's from then on, though its word names the caller now, and has the mark.
+        let is_inherited = word.load(Relaxed) & kernel_pi::OWNER_DIED != 0;
+        match ended {
+            LockPi::Taken if is_inherited => LockPi::NoOwner,
+            ended => ended,
+        }
     }
     fn unlock_pi(word: &AtomicU32) {
         fence(Release); // likewise

@@ -246,7 +246,7 @@ impl RawRobustPiMutex {
             _ => panic!(
                 "the robust mutex at {self:p} names thread {owner} as its owner, which does not \
                  exist: the memory is older than the system's start, or is shared with another \
-                 PID namespace"
+                 PID namespace, or the thread, not the first of its process, called exec"
             ),
         }
     }

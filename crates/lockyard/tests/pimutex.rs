@@ -412,6 +412,27 @@ fn a_deadline_ends_a_wait() {
     });
 }
 
+/// The guard may have been leaked, and what it guards be borrowed for ever: nobody inherits it
+/// from the thread that ends.
+#[test]
+fn nobody_gets_the_mutex_of_a_thread_that_has_ended() {
+    let _alone = Alone::begin();
+    let mutex = &PiMutex::<(), Strict>::new(());
+    let held = &Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            std::mem::forget(mutex.lock());
+            held.wait();
+            thread::sleep(10 * MILLISECOND); // the others likely wait then
+        });
+        held.wait();
+        let wait = || mutex.try_lock_for(100 * MILLISECOND).is_none();
+        let waiters = [(); 2].map(|()| scope.spawn(wait));
+        assert_eq!(waiters.map(|waiter| waiter.join().unwrap()), [true; 2]);
+    });
+    assert!(mutex.try_lock().is_none() && mutex.is_locked());
+}
+
 #[test]
 fn a_free_mutex_is_taken_after_the_deadline() {
     let past = Instant::now();
@@ -479,6 +500,26 @@ fn a_deadlock_of_two_is_found() {
     assert!(!got[0] || !got[1], "{got:?}");
     let got = two_in_a_circle(|mutex| mutex.try_lock_for(20 * MILLISECOND));
     assert!(!got[0] || !got[1], "{got:?}");
+}
+
+/// One gives up soon, and the other gets the mutex of that then.
+#[test]
+fn a_circle_of_two_that_opens() {
+    let _alone = Alone::begin();
+    let [one, other] = &[PiMutex::<()>::new(()), PiMutex::new(())];
+    let both = &Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let held = one.lock();
+            both.wait();
+            let soon = other.try_lock_for(20 * MILLISECOND).is_some();
+            drop(held);
+            assert!(!soon, "the other has it until it has mine");
+        });
+        let _held = other.lock();
+        both.wait();
+        assert!(one.try_lock_for(Duration::from_secs(3600)).is_some());
+    });
 }
 
 #[test]

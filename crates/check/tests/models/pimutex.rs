@@ -520,6 +520,9 @@ fn crosswise(deadline: Option<Deadline>) {
     afterwards(move || both.iter().for_each(|guarded| guarded.is_at_rest()));
 }
 
+/// Behind two naps.
+const SOON: Deadline = Deadline(12_000_000);
+
 #[test]
 fn a_deadlock_is_found() {
     let failure = EVERYTHING.check(|| crosswise(None));
@@ -530,7 +533,7 @@ fn a_deadlock_is_found() {
     );
     let events = [Event::Boosted, Event::BoostEnded];
     explore("pi, a deadlock", &EVERYTHING, &events, || {
-        crosswise(Some(DEADLINE));
+        crosswise(Some(SOON));
     });
 }
 
