@@ -32,13 +32,15 @@
 //! - limits that the model sets: how many rare things ([`Explorer::whims`]) and
 //!   spurious wake-ups ([`Wakes::Permissive`]) a thread may meet;
 //! - spinners that give up after so many looks although something else could end
-//!   their spin;
+//!   their spin; and all that do whose `stop` reads a word: these look for ever;
 //! - load buffering, which the memory does not show (nor does RC11);
+//! - what `SeqCst` fences leave open between two threads of which a third relays, by relaxed
+//!   accesses, that one has passed its fence: here that orders the two;
 //! - what depends on a spinner that read a value it does not wait for: such a
 //!   look neither synchronises nor keeps the spinner from reading older ones.
 //!
 //! What a model may see that C11 forbids: `SeqCst` *accesses* are no more than
-//! `AcqRel` ones (`SeqCst` fences are exact); the time and what runs are as the
+//! `AcqRel` ones; the time and what runs are as the
 //! checker likes, for each thread on its own.
 //!
 //! In a spin, what `done` says of a value must depend on the value alone;

@@ -10,8 +10,9 @@
 //! Kang, Hur and Dreyer, PLDI 2017) with release sequences as in C++20.
 //!
 //! Approximated, on the side of more behaviours: a `SeqCst` access is only an
-//! acquire, a release or both. `SeqCst` fences are exact. Left out, as in RC11:
-//! load buffering.
+//! acquire, a release or both. On that of fewer: what comes before a `SeqCst` fence is known
+//! behind each that is explored later, also where a third thread relays by relaxed accesses,
+//! which RC11 does not order. Left out, as in RC11: load buffering.
 
 mod pair;
 
@@ -378,7 +379,7 @@ impl Memory {
         self.threads[parent].now.join(&theirs, &self.words);
     }
 
-    fn touch(&mut self, thread: usize, word: usize) -> Result<(), String> {
+    pub(crate) fn touch(&mut self, thread: usize, word: usize) -> Result<(), String> {
         let epoch = self.threads[thread].now.clock.tick(thread);
         let word = &mut self.words[word];
         word.touched.0[thread] = epoch;

@@ -245,7 +245,8 @@ pub fn history<T>(object: &T, index: usize) -> Vec<u32> {
 }
 
 /// Declares the memory of `object` freed: an access of one of its words that is
-/// not ordered before this is a failure.
+/// not ordered before this is a failure. What the execution puts there later counts as freed,
+/// too.
 pub fn free<T>(object: &T) {
     let (start, end) = range(object);
     ask(Request::Free { start, end });

@@ -270,6 +270,24 @@ fn a_use_of_freed_memory_is_found() {
 }
 
 #[test]
+fn a_spinner_at_freed_memory_is_found() {
+    let model = || {
+        let words = Rc::new([CheckWord::ZERO, CheckWord::ZERO]);
+        let spinner = Rc::clone(&words);
+        spawn(move || {
+            let [word, told] = &*spinner;
+            let stop = || told.load(Relaxed) != 0;
+            Check::spin_until(word, Relaxed, Look::Poll, FOREVER, |now| now != 0, stop);
+        });
+        spawn(move || {
+            free(&words[0]);
+            words[1].store(1, Relaxed);
+        });
+    };
+    fails(&EXPLORER, model, "free");
+}
+
+#[test]
 fn a_deadline_may_pass_at_any_moment() {
     let outcomes = Rc::new(std::cell::Cell::new([0; 2]));
     let seen = Rc::clone(&outcomes);

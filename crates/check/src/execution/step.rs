@@ -55,7 +55,12 @@ impl Execution<'_> {
             _ if option == GONE => false,
             // Who gave up was waiting for whatever else could be done, and goes on now.
             _ if self.memory.last_surrender() >= asleep => true,
-            Op::Await { .. } if option == STOP && self.is_lasting(thread) => true,
+            Op::Await { .. }
+                if option == STOP
+                    && (self.is_lasting(thread) || self.threads[thread].wait.stale) =>
+            {
+                true
+            }
             _ if writes && self.memory.last_pair() >= asleep => true,
             Op::Store { .. } => false,
             Op::Fence => self.memory.last_fence() >= asleep,
@@ -489,16 +494,17 @@ impl Execution<'_> {
                 memory.quiesce(thread);
                 Ok(Answer::Done)
             }
-            Op::Await { .. } if option == STOP => {
+            Op::Await { word, .. } if option == STOP => {
+                let looked = memory.touch(thread, word);
                 let state = &mut self.threads[thread];
-                if state.wait.is_patient() {
+                if looked.is_ok() && state.wait.is_patient() {
                     state.whims = state.whims.saturating_sub(1);
                     return Continue(Answer::Done);
                 }
                 let certain = !state.wait.stops && !state.wait.stale;
                 state.mode = Mode::Look(certain.then_some(state.wait.questions));
                 state.looked = self.trail.here();
-                Ok(Answer::Look)
+                looked.map(|()| Answer::Look)
             }
             Op::Await { word, order, .. } => {
                 memory.load(thread, word, option, order).map(Answer::Value)

@@ -24,6 +24,8 @@ enum Stop {
     Sees(usize),
     /// When this word is not 0 and the checker likes.
     Either(usize),
+    /// When the first word is 1 and the second is not 0: of that it reads only then.
+    Both,
     /// After so many looks.
     Tires,
 }
@@ -83,6 +85,7 @@ fn take(step: Step, shared: &Shared) -> Option<u32> {
                 Stop::Whim => Check::need_resched(),
                 Stop::Sees(other) => words[other].load(Relaxed) != 0,
                 Stop::Either(other) => words[other].load(Relaxed) != 0 || Check::need_resched(),
+                Stop::Both => words[0].load(Relaxed) == 1 && words[1].load(Relaxed) != 0,
             },
         )
         .or(Some(1000)),
@@ -193,6 +196,17 @@ fn a_spinner_stops_by_an_older_value() {
             Step::Load(0, Acquire),
             Step::Store(0, 1, Relaxed),
         ],
+    ];
+    compare(&Explorer::new(), program).expect("few executions");
+}
+
+#[test]
+fn a_spinner_stops_by_a_word_behind_an_older_value() {
+    // By the newest values it reads the first word alone.
+    let program = vec![
+        vec![Step::Store(0, 1, Relaxed), Step::Await(1, 2, Stop::Both)],
+        vec![Step::Swap(0, 2, Release)],
+        vec![Step::Swap(1, 1, AcqRel)],
     ];
     compare(&Explorer::new(), program).expect("few executions");
 }
