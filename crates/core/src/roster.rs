@@ -98,6 +98,19 @@ impl<W: Word> Entry<W> {
             stamp: W::ZERO,
         }
     }
+
+    /// The thread, which is the caller or is gone, does not go by the number any more; whose it
+    /// is now the caller knows.
+    pub fn leave(&self) {
+        self.thread.store(0, Relaxed); // (N1) publishes it
+        // Likewise. An exchange: who would take it away as well finds it gone.
+        self.stamp.swap(0, Relaxed);
+    }
+
+    fn takes_away(&self, stamp: u32) -> bool {
+        // (N2) The world has shown what a thread that is gone did.
+        (self.stamp.compare_exchange(stamp, 0, Relaxed, Relaxed)).is_ok()
+    }
 }
 
 impl<W: Word> Default for Entry<W> {
@@ -149,7 +162,7 @@ impl<W: Word, const WORDS: usize> Roster<W, WORDS> {
         (0..end).find(|&number| {
             entry(number).is_some_and(|entry| {
                 let stamp = entry.stamp.load(Acquire); // (N2)
-                stamp != 0 && is_gone(entry.thread.load(Relaxed)) && takes_away(entry, stamp)
+                stamp != 0 && is_gone(entry.thread.load(Relaxed)) && entry.takes_away(stamp)
             })
         })
     }
@@ -172,21 +185,6 @@ impl<W: Word, const WORDS: usize> Roster<W, WORDS> {
     pub fn give_back(&self, number: u32) {
         self.free.put(number);
     }
-}
-
-impl<W: Word> Entry<W> {
-    /// The thread, which is the caller or is gone, does not go by the number any more; whose it
-    /// is now the caller knows.
-    pub fn leave(&self) {
-        self.thread.store(0, Relaxed); // (N1) publishes it
-        // Likewise. An exchange: who would take it away as well finds it gone.
-        self.stamp.swap(0, Relaxed);
-    }
-}
-
-fn takes_away<W: Word>(entry: &Entry<W>, stamp: u32) -> bool {
-    // (N2) The world has shown what a thread that is gone did.
-    (entry.stamp.compare_exchange(stamp, 0, Relaxed, Relaxed)).is_ok()
 }
 
 impl<W: Word, const WORDS: usize> Default for Roster<W, WORDS> {
