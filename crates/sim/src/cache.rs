@@ -42,6 +42,8 @@ struct Line {
     tenures: VecDeque<Tenure>,
     /// Who holds a copy; nobody while the last tenure lasts.
     sharers: FixedBitSet,
+    /// Those of them whose copy is on its way, and when it is there.
+    coming: Vec<(Core, Picos)>,
     shared: bool,
     /// When the line has been served to all who have requested it.
     free: Picos,
@@ -115,13 +117,12 @@ impl Cache {
         }
         if line.shared {
             if line.sharers.contains(core) {
-                return Access::Hit;
+                return line.copy_of(core, now);
             }
             let transfer = jittered(&mut self.dice, line.nearest(topology, costs, core));
             let begin = now.max(line.free);
             line.free = begin + costs.occupancy;
-            line.sharers.insert(core);
-            return Access::At(begin + transfer);
+            return line.share(core, begin + transfer);
         }
         let begin = now.max(line.free);
         let last = line.tenures.back_mut();
@@ -131,14 +132,13 @@ impl Cache {
         };
         let transfer = jittered(&mut self.dice, transfer);
         line.sharers.grow(topology.cores());
-        line.sharers.insert(core);
         if let Some(last) = last {
             last.until = begin + self.dice.u64(0..=transfer);
             line.sharers.insert(last.core);
         }
         line.shared = true;
         line.free = begin + transfer;
-        Access::At(begin + transfer)
+        line.share(core, begin + transfer)
     }
 
     /// A core wants to write a line.
@@ -169,6 +169,7 @@ impl Cache {
         let from = begin + transfer;
         if line.shared {
             line.sharers.clear();
+            line.coming.clear();
             line.shared = false;
         } else if let Some(last) = line.tenures.back_mut() {
             last.until = begin + self.dice.u64(0..=transfer);
@@ -233,6 +234,20 @@ impl Line {
         }
         let last = self.tenures.back()?;
         (last.core == core && last.until == Picos::MAX).then_some(Access::At(last.from))
+    }
+
+    /// A copy is on its way to the core, which no other of its threads requests.
+    fn share(&mut self, core: Core, at: Picos) -> Access {
+        self.sharers.insert(core);
+        self.coming.push((core, at));
+        Access::At(at)
+    }
+
+    /// How a core that is among the sharers reads the line.
+    fn copy_of(&mut self, core: Core, now: Picos) -> Access {
+        self.coming.retain(|&(_, at)| at > now);
+        let its = self.coming.iter().find(|&&(to, _)| to == core);
+        its.map_or(Access::Hit, |&(_, at)| Access::At(at))
     }
 
     /// The transfer from the nearest core that has a copy.

@@ -53,7 +53,7 @@ impl Engine {
         self.account(cpu);
         let state = &mut self.tasks[task];
         state.limited = false;
-        state.vruntime = self.fleet.cpus[cpu].min_vruntime(false);
+        state.vruntime = self.fleet.cpus[cpu].ready.min_vruntime(false);
     }
 
     fn confine(&mut self, task: TaskIndex, cpus: &[Cpu]) {
@@ -74,8 +74,6 @@ impl Engine {
             // It is placed when it is woken.
             State::Parked | State::Done => return,
         }
-        let to = self.place(task);
-        self.bring_claim(task, cpu, to);
-        self.settle(to, task);
+        self.move_to(self.place(task), task);
     }
 }

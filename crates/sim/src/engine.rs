@@ -485,18 +485,19 @@ impl Engine {
         self.alert_watchers(line, self.now);
     }
 
-    /// The active task has ended. It may be in a queue, if what it did last
-    /// preempted it; there it is passed over.
+    /// The active task has ended. What it did last may have preempted it.
     pub(crate) fn finish(&mut self, task: TaskIndex) {
         self.unfinished -= 1;
         let now = self.now;
         let state = &mut self.tasks[task];
-        state.state = State::Done;
+        let before = std::mem::replace(&mut state.state, State::Done);
         state.generation += 1;
         state.spend(Spending::Sleep, now);
         let cpu = state.cpu;
         self.note(task, |_| "has finished".into());
-        if self.fleet.cpus[cpu].current == Some(task) {
+        if before == State::Ready {
+            self.dequeue(cpu, task);
+        } else if self.fleet.cpus[cpu].current == Some(task) {
             self.leave(cpu);
         }
     }

@@ -31,6 +31,8 @@ mod pace;
 mod paging;
 mod placement;
 mod priority;
+mod queues;
+mod real_time;
 mod scheduler;
 mod schedules;
 mod smt;

@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 
-use crate::{agenda::TaskIndex, engine::Engine, topology::Cpu};
+use crate::{agenda::TaskIndex, engine::Engine, queues::End, scheduler::Policy, topology::Cpu};
 
 impl Engine {
     /// Whether the task's affinity lets it run there.
@@ -36,21 +36,15 @@ impl Engine {
                 return cpu;
             }
         }
-        let priority = self.tasks[task].policy.priority();
-        let all = (0..self.fleet.cpus.len()).filter(|&cpu| self.may_run(task, cpu));
-        if priority == 0 {
+        if self.tasks[task].policy == Policy::Fair {
+            let all = (0..self.fleet.cpus.len()).filter(|&cpu| self.may_run(task, cpu));
             let stays = self.may_run(task, last).then_some(last);
             let shortest =
-                all.min_by_key(|&cpu| (!idle.contains(cpu), self.fleet.cpus[cpu].queued()));
+                all.min_by_key(|&cpu| (!idle.contains(cpu), self.fleet.cpus[cpu].ready.len()));
             return stays.or(shortest).unwrap_or(last);
         }
-        // A real-time task goes where it can run.
-        let runs = |cpu: &Cpu| {
-            let current = self.fleet.cpus[*cpu].current;
-            current.map_or(0, |current| self.tasks[current].policy.priority())
-        };
-        let weakest = all.min_by_key(|cpu| (runs(cpu), *cpu != last));
-        weakest.unwrap_or(last)
+        let least = self.least_urgent_cpu(task, last);
+        least.map_or(last, |(cpu, _)| cpu)
     }
 
     /// A task from another CPU's queue, for one that has nothing to do.
@@ -61,10 +55,22 @@ impl Engine {
         Some(task)
     }
 
+    /// A task that is ready, and in no queue, comes to a CPU.
+    pub(crate) fn move_to(&mut self, cpu: Cpu, task: TaskIndex) {
+        self.bring_claim(task, self.tasks[task].cpu, cpu);
+        self.settle(cpu, task);
+    }
+
     /// A task that moves brings its claim along, relative to the others.
-    pub(crate) fn bring_claim(&mut self, task: TaskIndex, from: Cpu, to: Cpu) {
+    fn bring_claim(&mut self, task: TaskIndex, from: Cpu, to: Cpu) {
+        if from == to {
+            return;
+        }
         let limited = self.tasks[task].limited;
-        let [from, to] = [from, to].map(|cpu| self.fleet.cpus[cpu].min_vruntime(limited));
+        let [from, to] = [from, to].map(|cpu| {
+            self.account(cpu);
+            self.fleet.cpus[cpu].ready.min_vruntime(limited)
+        });
         let behind = self.tasks[task].vruntime.saturating_sub(from);
         self.tasks[task].vruntime = to + behind;
     }
@@ -99,7 +105,7 @@ impl Engine {
 
     /// Balances: a task that waits here while a CPU idles goes there.
     pub(crate) fn push_away(&mut self, cpu: Cpu) {
-        if self.fleet.cpus[cpu].queued() == 0 {
+        if self.fleet.cpus[cpu].ready.len() == 0 {
             return;
         }
         let mut idle = self.fleet.idle.ones();
@@ -112,16 +118,24 @@ impl Engine {
         }
     }
 
-    /// Takes a task from the longest queue if that is longer by two.
+    /// Takes a fair task from the longest queue if that is longer by two.
     fn even_out(&mut self, cpu: Cpu) {
-        let mine = self.fleet.cpus[cpu].queued();
+        let mine = self.fleet.cpus[cpu].ready.len();
         let longest = (0..self.fleet.cpus.len())
-            .max_by_key(|&other| (self.fleet.cpus[other].queued(), Reverse(other)));
+            .max_by_key(|&other| (self.fleet.cpus[other].ready.len(), Reverse(other)));
         let Some(other) = longest else { return };
-        if self.fleet.cpus[other].queued() >= mine + 2
-            && let Some(task) = self.take_for(other, cpu)
-        {
-            self.enqueue(cpu, task);
+        if self.fleet.cpus[other].ready.len() < mine + 2 {
+            return;
+        }
+        let fair = |task: &TaskIndex| self.tasks[*task].policy == Policy::Fair;
+        let found = self
+            .queue(other)
+            .filter(fair)
+            .find(|&task| self.may_run(task, cpu));
+        if let Some(task) = found {
+            self.dequeue(other, task);
+            self.bring_claim(task, other, cpu);
+            self.enqueue(cpu, task, End::Back);
         }
     }
 }

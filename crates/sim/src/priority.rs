@@ -20,6 +20,7 @@ use lockyard_core::{Platform, Prio, Priority, TaskId, rtmutex};
 use crate::{
     agenda::TaskIndex,
     engine::{Engine, Spending, State, Task},
+    queues::End,
     scheduler::Policy,
     topology::Cpu,
     world::{Sim, ask, index, spend},
@@ -132,10 +133,7 @@ impl Engine {
                 let rises = policy.priority() > before.priority();
                 let stays = !rises || self.outranks_current(task);
                 let to = if stays { cpu } else { self.place(task) };
-                if to != cpu {
-                    self.bring_claim(task, cpu, to);
-                }
-                self.settle(to, task);
+                self.move_to(to, task);
             }
             State::Parked | State::Done => self.tasks[task].policy = policy,
         }
@@ -151,13 +149,13 @@ impl Engine {
     /// A task whose policy has changed gives up its CPU if it must.
     fn make_way(&mut self, task: TaskIndex) {
         let cpu = self.tasks[task].cpu;
-        let queue = &self.fleet.cpus[cpu];
+        let queue = &mut self.fleet.cpus[cpu];
         let state = &mut self.tasks[task];
         // What it ran as a real-time task is not held against it.
-        state.vruntime = state.vruntime.max(queue.min_vruntime(state.limited));
+        state.vruntime = queue.ready.admit(state.limited, state.vruntime);
         let priority = state.policy.priority();
-        if queue.most_urgent() > priority || self.must_wait(task) {
-            self.preempt(cpu);
+        if queue.ready.most_urgent() > priority || self.must_wait(task) {
+            self.preempt(cpu, End::Front);
         }
     }
 }

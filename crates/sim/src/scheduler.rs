@@ -6,11 +6,7 @@
 //! task does not cut the slice of a fair one short. Those that a quota limits are
 //! a group, which has on each CPU the weight of one task beside the others.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    fmt,
-};
+use std::fmt;
 
 use fixedbitset::FixedBitSet;
 
@@ -19,6 +15,7 @@ use crate::{
     cache::LineId,
     engine::{Engine, Pending, Spending, State, Task, scaled},
     machine::{Costs, Picos},
+    queues::{End, Queues},
     smt::CoreState,
     topology::{Cpu, Topology},
 };
@@ -72,13 +69,6 @@ impl From<Policy> for Spec {
     }
 }
 
-/// Fair tasks that wait for a CPU, who has run least in front.
-#[derive(Default)]
-struct FairQueue {
-    waiting: BTreeSet<(Picos, u64, TaskIndex)>,
-    min_vruntime: Picos,
-}
-
 /// A CPU's store buffer.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Buffer {
@@ -92,11 +82,8 @@ pub(crate) struct Buffer {
 #[derive(Default)]
 pub(crate) struct CpuState {
     pub(crate) current: Option<TaskIndex>,
-    /// The fair tasks, and apart those that the quota limits.
-    fair: [FairQueue; 2],
-    /// How long the latter have run together, beside the former.
-    limited_vruntime: Picos,
-    pub(crate) real_time: BTreeMap<Reverse<u8>, VecDeque<TaskIndex>>,
+    /// The tasks that wait for it.
+    pub(crate) ready: Queues,
     idle_since: Picos,
     /// When the current task got the CPU.
     began: Picos,
@@ -115,36 +102,6 @@ impl CpuState {
     pub(crate) const COMPUTES: u32 = 1_000;
     /// It does not compete for its core.
     pub(crate) const IDLES: u32 = 0;
-
-    pub(crate) fn queued(&self) -> usize {
-        let fair: usize = self.fair.iter().map(|queue| queue.waiting.len()).sum();
-        fair + self.real_time.values().map(VecDeque::len).sum::<usize>()
-    }
-
-    /// The highest priority of those that wait, 0 if they are fair.
-    pub(crate) fn most_urgent(&self) -> u8 {
-        let mut waiting = self.real_time.iter().filter(|(_, tasks)| !tasks.is_empty());
-        waiting.next().map_or(0, |(priority, _)| priority.0)
-    }
-
-    /// Whose turn it is among the fair tasks: those that the quota limits, unless
-    /// they are `throttled`, or the others.
-    fn fair_turn(&self, throttled: bool) -> bool {
-        let [free, limited] = &self.fair;
-        let free = free.waiting.first().map(|&(vruntime, _, _)| vruntime);
-        let waits = !limited.waiting.is_empty() && !throttled;
-        waits && free.is_none_or(|free| self.limited_vruntime <= free)
-    }
-
-    /// The queue of a fair task's kind.
-    fn fair_of(&mut self, limited: bool) -> &mut FairQueue {
-        &mut self.fair[usize::from(limited)]
-    }
-
-    /// The least that a task of that kind has run for, as far as the CPU knows.
-    pub(crate) fn min_vruntime(&self, limited: bool) -> Picos {
-        self.fair[usize::from(limited)].min_vruntime
-    }
 }
 
 /// All CPUs.
@@ -153,6 +110,8 @@ pub(crate) struct Fleet {
     pub(crate) idle: FixedBitSet,
     /// CPUs with tasks in their queues.
     pub(crate) crowded: FixedBitSet,
+    /// Those of them with real-time tasks there.
+    pub(crate) urgent: FixedBitSet,
     pub(crate) cores: Vec<CoreState>,
     enqueued: u64,
     /// What is left of the quota, and whether those that it limits must wait for
@@ -171,11 +130,19 @@ impl Fleet {
             cpus: (0..cpus).map(|_| CpuState::default()).collect(),
             idle,
             crowded: FixedBitSet::with_capacity(cpus),
+            urgent: FixedBitSet::with_capacity(cpus),
             cores: vec![core; topology.cores()],
             enqueued: 0,
             quota_left: 0,
             throttled: false,
         }
+    }
+
+    /// The queues of a CPU have changed.
+    fn note_queue(&mut self, cpu: Cpu) {
+        let ready = &self.cpus[cpu].ready;
+        self.crowded.set(cpu, ready.len() > 0);
+        self.urgent.set(cpu, ready.most_urgent() > 0);
     }
 }
 
@@ -189,7 +156,7 @@ impl Engine {
             self.tasks[task].cpu = cpu;
             // Threads that start together do not start at once.
             self.tasks[task].left = Pending::Step(self.dice.u64(0..self.costs.wake.max(1)));
-            self.enqueue(cpu, task);
+            self.enqueue(cpu, task, End::Back);
         }
         for cpu in order {
             if self.fleet.crowded.contains(cpu) {
@@ -219,31 +186,22 @@ impl Engine {
     }
 
     /// Puts a ready task into a CPU's queue.
-    pub(crate) fn enqueue(&mut self, cpu: Cpu, task: TaskIndex) {
+    pub(crate) fn enqueue(&mut self, cpu: Cpu, task: TaskIndex, end: End) {
+        self.account(cpu);
         let state = &mut self.tasks[task];
         state.state = State::Ready;
         state.cpu = cpu;
-        let queue = &mut self.fleet.cpus[cpu];
+        let ready = &mut self.fleet.cpus[cpu].ready;
         match state.policy {
             Policy::Fair => {
-                if state.limited && queue.fair[1].waiting.is_empty() {
-                    // What the others ran meanwhile is not owed to the group.
-                    let free = queue.min_vruntime(false);
-                    queue.limited_vruntime = queue.limited_vruntime.max(free);
-                }
-                let queue = queue.fair_of(state.limited);
-                state.vruntime = state.vruntime.max(queue.min_vruntime);
+                let (limited, number) = (state.limited, self.fleet.enqueued);
                 self.fleet.enqueued += 1;
-                queue
-                    .waiting
-                    .insert((state.vruntime, self.fleet.enqueued, task));
+                state.vruntime = ready.admit(limited, state.vruntime);
+                ready.push_fair(limited, state.vruntime, number, task);
             }
-            policy => {
-                let queue = queue.real_time.entry(Reverse(policy.priority()));
-                queue.or_default().push_back(task);
-            }
+            policy => ready.push_real_time(policy.priority(), end, task),
         }
-        self.fleet.crowded.insert(cpu);
+        self.fleet.note_queue(cpu);
         self.start_ticking(cpu);
     }
 
@@ -260,59 +218,25 @@ impl Engine {
 
     /// Takes the task out of the queue that should run next on the CPU.
     pub(crate) fn pick(&mut self, cpu: Cpu) -> Option<TaskIndex> {
-        let picked = loop {
-            match self.pop(cpu) {
-                Some(task) if self.tasks[task].state == State::Done => {}
-                picked => break picked,
-            }
-        };
-        if self.fleet.cpus[cpu].queued() == 0 {
-            self.fleet.crowded.set(cpu, false);
-        }
+        let picked = self.fleet.cpus[cpu].ready.pop(self.fleet.throttled);
+        self.fleet.note_queue(cpu);
         picked
-    }
-
-    fn pop(&mut self, cpu: Cpu) -> Option<TaskIndex> {
-        let throttled = self.fleet.throttled;
-        let queue = &mut self.fleet.cpus[cpu];
-        let mut real_time = queue.real_time.values_mut();
-        if let Some(task) = real_time.find_map(VecDeque::pop_front) {
-            return Some(task);
-        }
-        let limited = queue.fair_turn(throttled);
-        let queue = queue.fair_of(limited);
-        let (vruntime, _, task) = queue.waiting.pop_first()?;
-        queue.min_vruntime = queue.min_vruntime.max(vruntime);
-        Some(task)
     }
 
     /// The tasks in a queue that may run now, in their order.
     pub(crate) fn queue(&self, cpu: Cpu) -> impl Iterator<Item = TaskIndex> {
-        let queue = &self.fleet.cpus[cpu];
-        let kinds = if self.fleet.throttled { 1 } else { 2 };
-        let fair = queue.fair.iter().take(kinds);
-        let fair = fair.flat_map(|queue| queue.waiting.iter().map(|&(_, _, task)| task));
-        let real_time = queue.real_time.values().flatten().copied();
-        let all = real_time.chain(fair);
-        all.filter(|&task| self.tasks[task].state != State::Done)
+        self.fleet.cpus[cpu].ready.tasks(self.fleet.throttled)
     }
 
     /// Takes a task out of a queue.
     pub(crate) fn dequeue(&mut self, cpu: Cpu, task: TaskIndex) {
-        let queue = &mut self.fleet.cpus[cpu];
-        for queue in &mut queue.fair {
-            queue.waiting.retain(|&(_, _, other)| other != task);
-        }
-        for queue in queue.real_time.values_mut() {
-            queue.retain(|&other| other != task);
-        }
-        if queue.queued() == 0 {
-            self.fleet.crowded.set(cpu, false);
-        }
+        self.fleet.cpus[cpu].ready.remove(task);
+        self.fleet.note_queue(cpu);
     }
 
     /// Gives the CPU, which is free, to whoever is next; after `latency`.
     fn fill(&mut self, cpu: Cpu, latency: Picos) {
+        self.pull_urgent(cpu);
         let Some(task) = self.pick(cpu).or_else(|| self.pull(cpu)) else {
             let queue = &mut self.fleet.cpus[cpu];
             queue.idle_since = self.now;
@@ -366,11 +290,12 @@ impl Engine {
     }
 
     /// Takes the current task off its CPU and puts it back into the queue.
-    pub(crate) fn preempt(&mut self, cpu: Cpu) {
+    pub(crate) fn preempt(&mut self, cpu: Cpu, end: End) {
         if let Some(task) = self.fleet.cpus[cpu].current {
             self.interrupt(cpu, task);
-            self.enqueue(cpu, task);
+            self.enqueue(cpu, task, end);
             self.leave(cpu);
+            self.push_urgent(cpu);
         }
     }
 
@@ -398,9 +323,10 @@ impl Engine {
         if let Some(task) = queue.current
             && self.tasks[task].policy == Policy::Fair
         {
-            self.tasks[task].vruntime += ran;
-            if self.tasks[task].limited {
-                queue.limited_vruntime += ran;
+            let state = &mut self.tasks[task];
+            state.vruntime += ran;
+            queue.ready.ran(state.limited, state.vruntime, ran);
+            if state.limited {
                 self.fleet.quota_left = self.fleet.quota_left.saturating_sub(ran);
             }
         }
@@ -415,9 +341,8 @@ impl Engine {
         state.before = Spending::Ready;
         state.off_since = now;
         state.left = Pending::Step(0);
-        let cpu = self.place(task);
         self.note(task, |_| "is woken".into());
-        self.settle(cpu, task);
+        self.move_to(self.place(task), task);
     }
 
     /// A ready task comes to a CPU: it runs there, or queues up.
@@ -430,18 +355,19 @@ impl Engine {
                 false => self.costs.wake,
             };
             self.tasks[task].arriving = true;
-            let least = self.fleet.cpus[cpu].min_vruntime(self.tasks[task].limited);
-            self.tasks[task].vruntime = self.tasks[task].vruntime.max(least);
+            let state = &mut self.tasks[task];
+            let ready = &mut self.fleet.cpus[cpu].ready;
+            state.vruntime = ready.admit(state.limited, state.vruntime);
             self.run(cpu, task, latency);
             return;
         }
-        self.enqueue(cpu, task);
+        self.enqueue(cpu, task, End::Back);
         let queue = &self.fleet.cpus[cpu];
         let Some(current) = queue.current else { return };
         let its = self.tasks[current].policy;
         let over = its == Policy::Fair && now >= queue.began + self.costs.slice;
         if its.priority() < policy.priority() || over {
-            self.preempt(cpu);
+            self.preempt(cpu, End::Front);
         }
     }
 
@@ -466,22 +392,16 @@ impl Engine {
         };
         let ran = self.now.saturating_sub(queue.began);
         let over = match self.tasks[current].policy {
-            Policy::Fair => {
-                let others = queue.fair.iter().any(|queue| !queue.waiting.is_empty());
-                ran >= self.costs.slice && others
-            }
+            Policy::Fair => ran >= self.costs.slice && queue.ready.fair_len() > 0,
             Policy::Fifo(_) => false,
-            Policy::RoundRobin(priority) => {
-                let peers = queue.real_time.get(&Reverse(priority));
-                ran >= RR_SLICE && peers.is_some_and(|peers| !peers.is_empty())
-            }
+            Policy::RoundRobin(priority) => ran >= RR_SLICE && queue.ready.peers(priority) > 0,
         };
         if over {
-            self.preempt(cpu);
+            self.preempt(cpu, End::Back);
         } else {
             self.push_away(cpu);
         }
-        if self.fleet.cpus[cpu].queued() > 0 || self.quota.is_some() {
+        if self.fleet.cpus[cpu].ready.len() > 0 || self.quota.is_some() {
             self.start_ticking(cpu);
         }
     }
@@ -492,20 +412,19 @@ impl Engine {
         self.reschedule(task);
         let cpu = self.tasks[task].cpu;
         let queue = &self.fleet.cpus[cpu];
-        let alone = queue.queued() == 0
-            || queue.most_urgent() < self.tasks[task].policy.priority()
+        let alone = queue.ready.len() == 0
+            || queue.ready.most_urgent() < self.tasks[task].policy.priority()
             || self.tasks[task].state != State::Running;
         if alone {
             let until = self.now + self.costs.yields;
             return self.advance(until, Spending::Compute);
         }
-        let peers = &queue.fair[usize::from(self.tasks[task].limited)];
-        if let Some(&(last, _, _)) = peers.waiting.last() {
-            let state = &mut self.tasks[task];
+        let state = &mut self.tasks[task];
+        if let Some(last) = queue.ready.max_vruntime(state.limited) {
             state.vruntime = state.vruntime.max(last + 1);
         }
         let descheduled = self.tasks[task].spin.descheduled;
-        self.preempt(cpu);
+        self.preempt(cpu, End::Back);
         // It knows that it let others run.
         self.tasks[task].spin.descheduled = descheduled;
         false
@@ -540,7 +459,7 @@ impl Engine {
         for cpu in 0..self.fleet.cpus.len() {
             let current = self.fleet.cpus[cpu].current;
             if current.is_some_and(|task| self.must_wait(task)) {
-                self.preempt(cpu);
+                self.preempt(cpu, End::Front);
             }
         }
     }

@@ -186,14 +186,11 @@ impl Engine {
     }
 
     fn alert(&mut self, task: TaskIndex, generation: u32, look: Picos) {
-        let state = &mut self.tasks[task];
-        if state.generation != generation || state.pending != Pending::Spin {
-            return;
+        let state = &self.tasks[task];
+        if state.generation == generation && state.pending == Pending::Spin {
+            // What else it waits for may come before that.
+            self.agenda.push(look, Happening::Resume(task, generation));
         }
-        state.generation += 1;
-        state.pending = Pending::Step(look);
-        let generation = state.generation;
-        self.agenda.push(look, Happening::Resume(task, generation));
     }
 
     /// Whether `of` is off its CPU, as far as the active task can know.

@@ -1,11 +1,11 @@
-//! The machine does what a machine does: its scheduler, its caches, its SMT.
+//! The machine does what a machine does: its caches, its SMT, its spinners.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 use lockyard_core::{Look, Ordering::*, Platform, Running, TaskId, Woken, Word};
 use lockyard_sim::{
-    Failure, Hypervisor, Machine, Policy, Quota, Scenario, Sim, SimWord, Spec, Spending, Strategy,
-    Until, UserSpace, name, now_ns, work,
+    Failure, Machine, Policy, Scenario, Sim, SimWord, Spec, Spending, Strategy, Until, UserSpace,
+    busy, name, now_ns, work,
 };
 
 const MS: u64 = 1_000_000_000;
@@ -33,27 +33,6 @@ fn task(number: usize) -> TaskId {
     TaskId::new(number as u32 + 1).expect("counted from 1")
 }
 
-/// The units of work that each task gets done in so long.
-fn progress(machine: Machine, policies: &[impl Clone + Into<Spec>], time: u64) -> Vec<u64> {
-    let stop = Cell::new(false);
-    let done: Vec<Cell<u64>> = policies.iter().map(|_| Cell::new(0)).collect();
-    let until = Until {
-        time,
-        stop: &|| stop.set(true),
-        interrupted: &|| false,
-    };
-    let result = scenario(machine).simulate(policies, Some(until), |task| {
-        while !stop.get() {
-            work(1_000);
-            if !stop.get() {
-                done[task].set(done[task].get() + 1);
-            }
-        }
-    });
-    result.expect("tasks that work end");
-    done.into_iter().map(Cell::into_inner).collect()
-}
-
 fn within(value: f64, expected: f64, part: f64) {
     let ok = (value - expected).abs() <= part * expected;
     assert!(ok, "{value} is not about {expected}");
@@ -74,106 +53,6 @@ fn a_task_alone_is_told_to_stop_at_once() {
     });
     let stopped = stats.expect("a task that works ends").stopped_ps;
     assert!(stopped < Some(100 * MS), "{stopped:?}");
-}
-
-#[test]
-fn fair_tasks_share_a_cpu_evenly() {
-    let done = progress(machine(1, 1), &[Policy::Fair; 3], 900 * MS);
-    let all: u64 = done.iter().sum();
-    for one in done {
-        within(one as f64, all as f64 / 3.0, 0.1);
-    }
-}
-
-#[test]
-fn tasks_spread_over_idle_cpus() {
-    let alone = progress(machine(1, 1), &[Policy::Fair], 10 * MS)[0];
-    let done = progress(machine(4, 1), &[Policy::Fair; 4], 10 * MS);
-    assert!(done.iter().all(|&one| one >= alone * 99 / 100), "{done:?}");
-}
-
-#[test]
-fn five_tasks_on_four_cpus_keep_all_of_them_busy() {
-    let alone = progress(machine(1, 1), &[Policy::Fair], 200 * MS)[0];
-    let done = progress(machine(4, 1), &[Policy::Fair; 5], 200 * MS);
-    within(done.iter().sum::<u64>() as f64, 4.0 * alone as f64, 0.02);
-    assert!(done.iter().all(|&one| one > 0), "{done:?}");
-}
-
-#[test]
-fn tasks_stay_where_they_may_run() {
-    let on = |cpu| Spec {
-        policy: Policy::Fair,
-        cpus: vec![cpu],
-    };
-    let alone = progress(machine(1, 1), &[Policy::Fair], 200 * MS)[0];
-    let done = progress(machine(3, 1), &[on(1), on(1), on(2)], 200 * MS);
-    within((done[0] + done[1]) as f64, alone as f64, 0.02);
-    within(done[0] as f64, done[1] as f64, 0.2);
-    within(done[2] as f64, alone as f64, 0.02);
-}
-
-#[test]
-fn a_real_time_task_leaves_nothing_to_a_fair_one() {
-    let done = progress(machine(1, 1), &[Policy::Fair, Policy::Fifo(1)], 50 * MS);
-    assert_eq!(done[0], 0);
-    assert!(done[1] > 0);
-}
-
-#[test]
-fn round_robin_takes_turns_and_fifo_does_not() {
-    let time = 1_000 * MS;
-    let turns = progress(machine(1, 1), &[Policy::RoundRobin(5); 2], time);
-    within(turns[0] as f64, turns[1] as f64, 0.3);
-    let first = progress(machine(1, 1), &[Policy::Fifo(5); 2], time);
-    assert_eq!(first.iter().filter(|&&one| one == 0).count(), 1);
-}
-
-#[test]
-fn a_woken_real_time_task_takes_the_cpu_of_a_fair_one_at_once() {
-    let woken = Cell::new(0);
-    let order = RefCell::new(Vec::new());
-    let scenario = scenario(machine(1, 1));
-    let result = scenario.simulate(&[Policy::Fifo(1), Policy::Fair], None, |task| {
-        if task == 0 {
-            assert_eq!(Sim::park(Some(Sim::after(1_000_000))), Woken::TimedOut);
-            woken.set(now_ns());
-            order.borrow_mut().push("real-time");
-        } else {
-            work(2_000_000);
-            order.borrow_mut().push("fair");
-        }
-    });
-    result.expect("both end");
-    assert_eq!(*order.borrow(), ["real-time", "fair"]);
-    assert!((1_000_000..1_010_000).contains(&woken.get()), "{woken:?}");
-}
-
-#[test]
-fn a_quota_takes_its_share() {
-    let mut limited = machine(2, 1);
-    let free = progress(limited.clone(), &[Policy::Fair; 2], 1_000 * MS);
-    // Half of the two CPUs; the kernel's tick notices the excess late.
-    limited.quota = Some(Quota {
-        runtime: 100 * MS,
-        period: 100 * MS,
-    });
-    let done = progress(limited, &[Policy::Fair; 2], 1_000 * MS);
-    let part = done.iter().sum::<u64>() as f64 / free.iter().sum::<u64>() as f64;
-    within(part, 0.5, 0.1);
-}
-
-#[test]
-fn a_hypervisor_takes_its_share() {
-    let mut shared = machine(2, 1);
-    let free = progress(shared.clone(), &[Policy::Fair; 2], 2_000 * MS);
-    shared.hypervisor = Some(Hypervisor {
-        steal_every: 10 * MS,
-        steal_for: 5 * MS,
-    });
-    let done = progress(shared, &[Policy::Fair; 2], 2_000 * MS);
-    let part = done.iter().sum::<u64>() as f64 / free.iter().sum::<u64>() as f64;
-    within(part, 0.55, 0.2);
 }
 
 /// How long a task works beside one that waits so on the same core.
@@ -280,6 +159,68 @@ fn a_condition_that_changes_elsewhere_ends_a_spin() {
     });
     result.expect("both end");
     within(stopped.get() as f64, 100_000.0 * 2.17, 0.05);
+}
+
+/// It has asked whether a task runs, and is told that it does not 40 us after that has left. What
+/// it waits for comes before.
+#[test]
+fn who_waits_to_be_told_that_a_task_has_left_sees_its_word_change() {
+    let flag = Line::new();
+    let mut machine = machine(3, 1);
+    machine.costs.user_space = Some(UserSpace {
+        ask: 0,
+        off_cpu_seen: 40_000_000,
+        spin_budget: MS,
+    });
+    let (set, seen) = (Cell::new(0), Cell::new(0));
+    let result = scenario(machine).simulate(&[Policy::Fair; 3], None, |number| match number {
+        0 => {
+            let stop = || Sim::running(task(1)) == Running::No;
+            let value = Sim::spin_until(&flag.0, Relaxed, Look::Poll, u32::MAX, |f| f == 1, stop);
+            assert_eq!(value, Some(1));
+            seen.set(now_ns());
+        }
+        1 => {
+            busy(20_000);
+            Sim::park(Some(Sim::after(1_000_000)));
+        }
+        _ => {
+            busy(35_000);
+            flag.0.store(1, Relaxed);
+            set.set(now_ns());
+        }
+    });
+    result.expect("all end");
+    let late = seen.get() - set.get();
+    assert!(late < 500, "after {late} ns");
+}
+
+/// The second thread of a core has no line that the first has only asked for.
+#[test]
+fn a_line_on_its_way_to_a_core_is_not_there_for_any_of_its_threads() {
+    let machine = machine(2, 2);
+    let transfer = machine.costs.cluster;
+    let flag = Line::new();
+    let spec = |cpu| Spec {
+        policy: Policy::Fair,
+        cpus: vec![cpu],
+    };
+    let begun = [const { Cell::new(0) }; 2];
+    let ended = [const { Cell::new(0) }; 2];
+    let tasks = [spec(0), spec(2), spec(3)];
+    let result = scenario(machine).simulate(&tasks, None, |task| {
+        let Some(reader) = task.checked_sub(1) else {
+            return flag.0.store(1, Relaxed);
+        };
+        // The second begins in the middle of the first's transfer.
+        busy(100_000 - now_ns() + reader as u64 * transfer / 2_000);
+        begun[reader].set(now_ns());
+        flag.0.load(Relaxed);
+        ended[reader].set(now_ns());
+    });
+    result.expect("all end");
+    assert!(begun[1].get() < ended[0].get(), "they overlap");
+    assert!(ended[1].get() >= ended[0].get(), "{begun:?} {ended:?}");
 }
 
 #[test]

@@ -284,6 +284,7 @@ impl<P: Platform> Inode<P> {
 ///
 /// A kernel of 64 bits has one word, and exchanges it. Here a gate makes two words one,
 /// but who finds it closed inside a read section must not wait there.
+#[repr(align(64))]
 pub struct Sequences<P: Platform> {
     gate: Gate<P>,
     /// The last number, the upper half first.
