@@ -182,7 +182,7 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
         }
     }
 
-    /// Lets the caller in as a reader unless there is a writer.
+    /// Lets the caller in as a reader unless there is a writer, or somebody who tries to be one.
     #[inline]
     pub fn try_read(&self) -> bool {
         self.enter_fast() || self.enter()
@@ -283,12 +283,13 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
         self.release(false);
     }
 
-    /// Whether anybody is in: a snapshot.
+    /// Whether anybody is in: a snapshot. While readers come and go it may say that nobody is:
+    /// their parts are looked at one after the other.
     pub fn is_locked(&self) -> bool {
         self.is_write_locked() || !self.is_drained()
     }
 
-    /// Whether there is a writer: a snapshot. It may still wait for readers.
+    /// Whether there is a writer: a snapshot. It may still wait for readers, or only try.
     pub fn is_write_locked(&self) -> bool {
         self.state().writer().is_some()
     }

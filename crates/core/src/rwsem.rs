@@ -287,7 +287,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Takes the lock as a reader if no writer has it, and not 2^24 - 1 readers; where
-    /// readers have it and others wait, it may fail.
+    /// readers have it and others wait, it may fail. It waits for who is just finding out
+    /// whether anybody has it.
     #[inline]
     pub fn try_read(&self) -> bool {
         self.fast_read(Kind::Read) || self.take(Kind::Read)
@@ -384,7 +385,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.obtain(Kind::Upgrade, Some(deadline))
     }
 
-    /// Takes the lock as the writer if it is free.
+    /// Takes the lock as the writer if it is free. It waits as [`RawRwLock::try_read`] does.
     #[inline]
     pub fn try_write(&self) -> bool {
         self.retake(0) || self.fast_write() || self.take(Kind::Write)
@@ -454,7 +455,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.release(Kind::Upgradable, true);
     }
 
-    /// The writer becomes a reader, and lets in those that wait.
+    /// The writer becomes a reader, and lets in readers that wait if one of them is the first
+    /// to wait.
     ///
     /// # Safety
     /// The caller is the writer.
@@ -465,7 +467,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.relax(Kind::Write, Kind::Read);
     }
 
-    /// The writer becomes the upgradable reader, and lets in readers that wait.
+    /// The writer becomes the upgradable reader, and lets in readers as
+    /// [`RawRwLock::downgrade`] does.
     ///
     /// # Safety
     /// The caller is the writer.
@@ -489,37 +492,47 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Whether anybody holds the lock: a snapshot.
     pub fn is_locked(&self) -> bool {
-        let count = self.count();
-        self.is_write_locked()
-            || count.has_keeper() && self.is_read_by_keeper()
-            || count.counted_readers() > 0
-            || count.has_slots() && self.is_read_by_slot()
+        self.is_so(|count| {
+            self.is_written(count)
+                || count.has_keeper() && self.is_read_by_keeper()
+                || count.counted_readers() > 0
+                || count.has_slots() && self.is_read_by_slot()
+        })
     }
 
     /// Whether the calling task may be a reader: it says so in a slot, or readers are
     /// counted. A snapshot, for who checks releases: quick if the task is one.
     #[inline]
     pub fn may_be_read_by_me(&self) -> bool {
-        loop {
-            let by_reservation = self.is_read_by_keeper();
-            let count = self.count();
+        self.is_so(|count| {
             let counted = match count.has(WRITER) {
-                true => count.has_keeper() && (by_reservation || count.readers() > 0),
+                true => count.has_keeper() && (count.readers() > 0 || self.is_read_by_keeper()),
                 false => count.counted_readers() > 0,
             };
-            let is_read =
-                counted || count.has_slots() && (self.has_slot() || self.is_read_by_slot());
-            // Who is not in a slot any more may be in the count by now.
-            if is_read || self.count() == count {
-                return is_read;
-            }
-        }
+            counted || count.has_slots() && (self.has_slot() || self.is_read_by_slot())
+        })
     }
 
-    /// Whether a writer holds the lock.
+    /// Whether a writer holds the lock: a snapshot.
     pub fn is_write_locked(&self) -> bool {
-        let count = self.count();
+        self.is_so(|count| self.is_written(count))
+    }
+
+    fn is_written(&self, count: Count) -> bool {
         count.has(WRITER) && (!count.has_keeper() || self.is_written_by_keeper())
+    }
+
+    /// Whether somebody has the lock, as the count says it and what that refers to. Who is not in
+    /// the latter any more may be in the count by now.
+    #[inline]
+    fn is_so(&self, is_so: impl Fn(Count) -> bool) -> bool {
+        loop {
+            let count = self.count();
+            let so = is_so(count);
+            if so || self.count() == count {
+                return so;
+            }
+        }
     }
 
     /// Whether the calling task is the writer.

@@ -159,9 +159,27 @@ fn cpus() -> usize {
     let read = || {
         let possible = errno::kept(|| fs::read_to_string("/sys/devices/system/cpu/possible"));
         let known = possible.ok().and_then(|list| after_last(&list));
-        known.unwrap_or(MANY_CPUS)
+        known.or_else(mask_bits).unwrap_or(MANY_CPUS)
     };
     CPUS.get_or_init(read).get()
+}
+
+/// How many CPUs a mask of the kernel's has room for, which it says when asked for one.
+fn mask_bits() -> Option<NonZeroUsize> {
+    let mut mask = [0u8; MANY_CPUS.get() / 8];
+    let ask = || {
+        // SAFETY: the kernel writes no more than so many bytes there.
+        unsafe {
+            libc::syscall(
+                libc::SYS_sched_getaffinity,
+                0,
+                mask.len(),
+                mask.as_mut_ptr(),
+            )
+        }
+    };
+    let bytes = usize::try_from(errno::kept(ask)).ok()?;
+    NonZeroUsize::new(bytes * 8)
 }
 
 /// The number behind the last of a list such as `0-3,8-11`.
@@ -254,6 +272,13 @@ mod tests {
         assert_eq!(after_last("0-3,8-11\n"), NonZeroUsize::new(12));
         assert_eq!(after_last("\n"), None);
         assert_eq!(after_last("0-x\n"), None);
+    }
+
+    /// It is what there is where the list cannot be read.
+    #[test]
+    fn a_mask_has_room_for_every_cpu() {
+        let bits = mask_bits().expect("a thread may ask about itself");
+        assert!((cpus()..=MANY_CPUS.get()).contains(&bits.get()), "{bits}");
     }
 
     #[test]

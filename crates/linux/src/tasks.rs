@@ -243,7 +243,7 @@ fn mine_by_number() -> &'static Record {
 #[inline]
 pub fn record(task: TaskId) -> &'static Record {
     let chunk = chunk_of(task);
-    let records = TABLE[chunk].load(Relaxed); // set before the number was known to anybody
+    let records = TABLE[chunk].load(Acquire); // (T1) set before the number was known to anybody
     let index = task.number() - (FIRST << chunk);
     // SAFETY: a number exists only after `fresh` has mapped its chunk, which
     // holds `FIRST << chunk` records from number `FIRST << chunk` on, zeroed
@@ -555,8 +555,8 @@ extern "C" fn after_fork_in_child() {
             record.entry.thread.store(asked_tid(), Relaxed); // the child has one thread
         } else {
             record.entry.leave(); // nobody else is here
+            record.inside.store(0, Relaxed); // likewise
         }
-        record.inside.store(0, Relaxed); // likewise
         record.whereabouts.after_fork_in_child(mine);
     }
     // What it held by the parent's number it does not hold by its own.
@@ -565,4 +565,29 @@ extern "C" fn after_fork_in_child() {
     futex::after_fork_in_child();
     PROCESS.store(process(), Relaxed); // the child has one thread
     FORKED.store(true, Relaxed); // likewise
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A signal handler forks while its thread is inside, and returns in the child.
+    #[test]
+    fn who_forks_inside_is_inside_in_the_child() {
+        let inside = &record(me()).inside;
+        inside.fetch_add(1, Relaxed); // the thread's own
+        // SAFETY: the child looks at a word, and ends without destructors.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let code = i32::from(inside.load(Relaxed) != 1);
+            // SAFETY: ending a process has no conditions.
+            unsafe { libc::_exit(code) };
+        }
+        inside.fetch_add(1, Relaxed); // as above
+        assert!(pid > 0, "there is no forking");
+        let mut status = 0;
+        // SAFETY: `status` is writable, and the child was not waited for yet.
+        let ended = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        assert_eq!((ended, status), (pid, 0));
+    }
 }

@@ -10,6 +10,7 @@ mod promises;
 pub mod shared;
 mod slots;
 mod states;
+mod tries;
 
 use std::rc::Rc;
 

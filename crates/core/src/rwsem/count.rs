@@ -178,6 +178,12 @@ impl Count {
         self.is_kept() || self.is_biased_somehow() && !kind.reads()
     }
 
+    /// Whether somebody finds out just now who has the lock, beside whom nobody has it that is
+    /// in the count.
+    pub(super) const fn is_undecided(self) -> bool {
+        self.state() == REVOKING
+    }
+
     /// The next state.
     pub(super) const fn next(self) -> Self {
         Self(self.0.wrapping_add(STEP))

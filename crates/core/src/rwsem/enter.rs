@@ -121,12 +121,15 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         true
     }
 
-    /// Takes the lock if it may be taken, once is revoked what keeps the caller out.
+    /// Takes the lock if it may be taken, once is revoked what keeps the caller out. Where another
+    /// revokes, or tries to, that tells who has it; who came first may fail as well.
     pub(super) fn take(&self, kind: Kind) -> bool {
         let count = self.count();
         match kind == Kind::Write && count.is_fenced() {
             true => self.write_fenced(count, Drain::Try),
-            false => self.take_or_revoke(kind, |count| count.keeps_out(kind)),
+            false => {
+                self.take_or_revoke(kind, |count| count.keeps_out(kind) || count.is_undecided())
+            }
         }
     }
 

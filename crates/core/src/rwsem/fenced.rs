@@ -277,11 +277,15 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             for slot in &task.slots.slots {
                 // (B2) Acquire: what a reader did that has left.
                 if slot.lock.load(Acquire) == name.lock {
+                    // (B3) Acquire: who uses the slot for another lock has left this one.
+                    if slot.region.load(Acquire) != name.region {
+                        continue;
+                    }
                     let gone = |now| now != name.lock;
                     // (F2) Acquire: likewise, of one that has left meanwhile.
                     let is_gone =
                         P::spin_until(&slot.lock, Acquire, Look::Poll, looks, gone, || false);
-                    left &= is_gone.is_some(); // of whichever region: who counts looks
+                    left &= is_gone.is_some();
                 }
             }
         });

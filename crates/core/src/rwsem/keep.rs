@@ -158,12 +158,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Lets the caller out, if it came by the reservation and is not in the count by now;
     /// who was recalled is.
-    pub(super) fn leave_kept_slow(&self, how: u32) -> bool {
+    pub(super) fn leave_kept_slow(&self, how: u32, fair: bool) -> bool {
         let owner = self.owner.load(Acquire); // (K3) I am in the count
         if owner % SEQUENCE != Self::busy(how) {
             return false;
         }
-        let keeps = P::keeps(self.address()) && self.count().is_kept_for(P::number());
+        let keeps = !fair && P::keeps(self.address()) && self.count().is_kept_for(P::number());
         if !keeps && self.own_for_real(how) {
             P::gives_up(self.address());
             P::event(Event::Recalled);
@@ -197,7 +197,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Whether the keeper is in as the writer: a snapshot.
     #[cold]
     pub(super) fn is_written_by_keeper(&self) -> bool {
-        self.owner.load(Relaxed) & (BUSY | READERS) == BUSY // a hint
+        // (K3) Acquire: it may be the caller, and in the count by now.
+        self.owner.load(Acquire) & (BUSY | READERS) == BUSY
     }
 
     /// Whether the keeper is in as a reader: a snapshot.
@@ -253,7 +254,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         now.is_some()
     }
 
-    /// Ends a bias or a reservation. The caller looks again.
+    /// Ends a bias or a reservation, or waits until another has. The caller looks again.
     #[cold]
     pub(super) fn revoke(&self, count: Count) {
         if count.is_kept() {
@@ -262,6 +263,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             self.unfence(count);
         } else if count.is_biased() {
             self.unbias(count);
+        } else {
+            settle::<P>(&self.count, |count| !Count(count).is_undecided(), || false);
         }
     }
 

@@ -111,7 +111,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Releases the lock for a reader, counted or not.
     #[inline(always)]
     pub(super) fn release_read(&self, fair: bool) {
-        if !self.leave_kept(READERS) {
+        if fair || !self.leave_kept(READERS) {
             self.release_read_unkept(fair);
         }
     }
@@ -128,7 +128,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_read_slow(&self, fair: bool) {
-        if self.leave_by_slot() || self.leave_kept_slow(READERS) {
+        if self.leave_by_slot() || self.leave_kept_slow(READERS, fair) {
             return;
         }
         let count = self.count();
@@ -176,7 +176,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Releases the lock for the writer.
     #[inline(always)]
     pub(super) fn release_write(&self, fair: bool) {
-        if !self.leave_kept(0) {
+        if fair || !self.leave_kept(0) {
             self.release_write_unkept(fair);
         }
     }
@@ -192,7 +192,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that the other way is short.
     #[inline(never)]
     fn release_write_slow(&self, fair: bool) {
-        if self.leave_kept_slow(0) {
+        if self.leave_kept_slow(0, fair) {
             return;
         }
         let (count, alone) = (self.count(), Count(WRITER));
