@@ -235,6 +235,7 @@ fn bounds(plan: &Plan, runs: &Runs, judged: &[Judged]) -> Bounds {
         raws: &runs.raws,
         judged: if plan.has_rivals() { judged } else { &[] },
         timed: &runs.timed,
+        to_be_timed: plan.timed().len(),
         idle: runs.idle.as_ref(),
     })
 }

@@ -24,6 +24,9 @@ const BUDGET: Duration = Duration::from_secs(60);
 const SHORTEST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(1);
 const FULL: Duration = Duration::from_millis(500);
+/// With more threads than CPUs each should have had its turn, which may be four milliseconds
+/// long, and the first of them another.
+const TURN: Duration = Duration::from_millis(5);
 /// A simulated run. With more threads than CPUs it must last for more than the
 /// first slice, which is some 10 ms.
 const SIMULATED: Duration = Duration::from_millis(10);
@@ -226,12 +229,15 @@ impl Plan {
 
     /// The configuration of such a run.
     pub fn timed_config(&self, point: Point) -> Config {
-        let config = self.config(point, 1);
         Config {
             sample: 1,
-            duration: config.duration * TIMED,
-            ..config
+            duration: self.timed_duration(point.threads),
+            ..self.config(point, 1)
         }
+    }
+
+    fn timed_duration(&self, threads: usize) -> Duration {
+        self.duration(threads).max(self.duration(1) * TIMED)
     }
 
     /// How many runs there are.
@@ -243,25 +249,53 @@ impl Plan {
         parts.sum::<u64>() * u64::from(self.rounds) + self.timed().len() as u64
     }
 
-    /// How many there would be if all lasted equally long.
-    fn shares(&self) -> f64 {
-        (self.runs() + self.timed().len() as u64 * u64::from(TIMED - 1)) as f64
-    }
-
     /// What all runs last together, where that is known.
     pub fn planned(&self) -> Option<Duration> {
-        let each = self.duration(1);
-        matches!(self.place, Place::Here).then(|| each.mul_f64(self.shares()))
+        let at = |point: &Point| {
+            let runs = self.parts(*point).len() as u32 * self.rounds;
+            self.duration(point.threads) * runs
+        };
+        let timed = self.timed();
+        let timed = timed
+            .iter()
+            .map(|(point, _)| self.timed_duration(point.threads));
+        let all = self.points.iter().map(at).chain(timed).sum();
+        matches!(self.place, Place::Here).then_some(all)
+    }
+
+    /// What a run lasts in which that is enough for the turns of all threads: what the others
+    /// leave of the budget.
+    fn share(&self) -> Duration {
+        let mut share = LONGEST;
+        loop {
+            let (mut left, mut shares) = (self.budget, self.timed().len() as u32 * TIMED);
+            for point in &self.points {
+                let runs = self.parts(*point).len() as u32 * self.rounds;
+                match self.turns(point.threads) {
+                    turns if turns > share => left = left.saturating_sub(turns * runs),
+                    _ => shares += runs,
+                }
+            }
+            let less = (left / shares.max(1)).max(SHORTEST);
+            if less >= share {
+                return share;
+            }
+            share = less;
+        }
+    }
+
+    /// What so many threads need for their turns.
+    fn turns(&self, threads: usize) -> Duration {
+        TURN * threads.div_ceil(self.place.cpus()) as u32
     }
 
     /// How long a run lasts. A simulated one never asks how fast this machine
     /// is: the same command gives the same output.
     fn duration(&self, threads: usize) -> Duration {
-        let share = self.budget.div_f64(self.shares());
         let oversubscribed = threads > self.place.cpus();
         let default = match (&self.place, self.full) {
-            (Place::Here, false) => share.clamp(SHORTEST, LONGEST),
-            (Place::Here, true) => FULL,
+            (Place::Here, false) => self.share().max(self.turns(threads)),
+            (Place::Here, true) => FULL.max(self.turns(threads)),
             (Place::Simulated(_), full) => {
                 let short = if oversubscribed {
                     OVERSUBSCRIBED

@@ -1,10 +1,11 @@
 //! The verdict in sentences.
 
 use super::{
+    plan::Point,
     summary::{CutShort, MARGIN},
     verdict::{Outcome, Verdict},
 };
-use crate::format;
+use crate::{format, values};
 
 /// The summary. Every number in it stands in the verdict.
 pub fn text(v: &Verdict) -> String {
@@ -132,7 +133,8 @@ fn listed(names: &[&str]) -> String {
 }
 
 fn tails(v: &Verdict) -> String {
-    match v.longer_tails.len() {
+    let points: Vec<Point> = v.longer_tails.iter().map(|tail| tail.point).collect();
+    match values::distinct(&points).len() {
         0 => format!(
             "Its p99.9 wait is nowhere longer than that of {}.",
             rival(v)

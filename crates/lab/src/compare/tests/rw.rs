@@ -131,6 +131,7 @@ struct Measured {
     percpu: f64,
     rwsem: f64,
     longest_wait_ns: u64,
+    to_be_timed: usize,
     idle: Idle,
 }
 
@@ -138,6 +139,7 @@ const JUST_SO: Measured = Measured {
     percpu: 400e3,
     rwsem: 105e3,
     longest_wait_ns: 25_000_000,
+    to_be_timed: 1,
     idle: Idle {
         write_ns: 5000.0,
         membarrier_ns: 1000.0,
@@ -172,6 +174,7 @@ impl Measured {
                 judge(["percpu", "a"], &raws, 2),
             ],
             timed: &[(at, rw(at, 0, "rwsem", 1.0, wait).record)],
+            to_be_timed: self.to_be_timed,
             idle: Some(&self.idle),
             raws: &raws,
         })
@@ -271,6 +274,7 @@ fn what_was_not_measured_neither_holds_nor_is_missed() {
         raws: &[],
         judged: &[],
         timed: &[],
+        to_be_timed: 1,
         idle: None,
     });
     assert!(
@@ -297,6 +301,7 @@ fn what_was_not_measured_neither_holds_nor_is_missed() {
             raws,
             judged: &judged,
             timed: &[],
+            to_be_timed: 0,
             idle: None,
         };
         Bounds::new(&evidence).bounds[3].holds
@@ -311,4 +316,40 @@ fn what_was_not_measured_neither_holds_nor_is_missed() {
     };
     let bounds = Measured { idle, ..JUST_SO }.bounds();
     assert_eq!((bounds.holds, bounds.bounds[6].holds), (None, None));
+}
+
+/// Where readers and writers both wait longer, that is one point.
+#[test]
+fn no_more_points_have_longer_tails_than_there_are() {
+    let at = work(2, 50);
+    let round = |n| {
+        [
+            rw(at, n, "x", 100.0, [Some(9000), Some(9000)]),
+            rw(at, n, "a", 100.0, [Some(1000), Some(1000)]),
+        ]
+    };
+    let raws: Vec<Raw> = (1..=3).flat_map(round).collect();
+    let (_, verdict) = judge(["x", "a"], &raws, 1);
+    assert_eq!(verdict.longer_tails.len(), 2);
+    let text = sentences::text(&verdict);
+    assert!(text.contains("that of a at 1 of 1 points:"), "{text}");
+}
+
+/// Of waits that were not all timed it is known only that one is too long.
+#[test]
+fn some_of_the_timed_runs_hold_no_bound() {
+    let some = |longest_wait_ns| {
+        let measured = Measured {
+            longest_wait_ns,
+            to_be_timed: 2,
+            ..JUST_SO
+        };
+        let bounds = measured.bounds().bounds;
+        let wait = bounds
+            .iter()
+            .find(|bound| bound.bound == "rwsem-writer-wait");
+        wait.expect("it is there").holds
+    };
+    assert_eq!(some(1_000_000), None);
+    assert_eq!(some(25_100_000), Some(false));
 }
