@@ -5,10 +5,11 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, ensure};
+use serde::Deserialize;
 
 const CRATE: &str = "crates/capi";
 /// What `lockyard run` preloads.
@@ -54,8 +55,12 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
     if !debug {
         libraries.arg("--release").envs(OPTIMISED);
     }
-    build(root, &mut libraries)?;
-    let built = target(root).join(if debug { "debug" } else { "release" });
+    let mut built = build(root, &mut libraries)?;
+    if !debug {
+        let mut command = Command::new("cargo");
+        command.args(["build", "--release", "--package", "lockyard-lab"]);
+        built.extend(build(root, &mut command)?);
+    }
     fs::create_dir_all(prefix).with_context(|| format!("cannot make {}", prefix.display()))?;
     let prefix = prefix.canonicalize()?; // pkg-config's file has it, and is read elsewhere
     let (include, lib) = (prefix.join("include"), prefix.join("lib"));
@@ -65,10 +70,11 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
             &include.join(name),
         )?;
     }
-    copy(&built.join("liblockyard.a"), &lib.join("liblockyard.a"))?;
-    copy(&built.join(PRELOAD), &lib.join(PRELOAD))?;
+    for name in ["liblockyard.a", PRELOAD] {
+        copy(named(&built, name)?, &lib.join(name))?;
+    }
     let shared = format!("liblockyard.so.{VERSION}");
-    copy(&built.join("liblockyard.so"), &lib.join(&shared))?;
+    copy(named(&built, "liblockyard.so")?, &lib.join(&shared))?;
     link(&shared, &lib.join("liblockyard.so.0"))?; // its soname: crates/capi/build.rs
     link("liblockyard.so.0", &lib.join("liblockyard.so"))?;
     for (name, directory) in [
@@ -87,10 +93,8 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
         fs::write(to.join(name), text)?;
     }
     if !debug {
-        let mut command = Command::new("cargo");
-        command.args(["build", "--release", "--package", "lockyard-lab"]);
-        build(root, &mut command)?;
-        copy(&built.join(COMMAND), &prefix.join("bin").join(COMMAND))?;
+        let to = prefix.join("bin").join(COMMAND);
+        copy(named(&built, COMMAND)?, &to)?;
     }
     println!("lockyard {VERSION} is in {}", prefix.display());
     let lib = lib.display();
@@ -98,20 +102,36 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// The directory of what is built.
-fn target(root: &Path) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-    root.join(target)
+/// What cargo says of a crate that it has built.
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
 }
 
-fn build(root: &Path, cargo: &mut Command) -> anyhow::Result<()> {
-    let status = cargo
-        .arg("--quiet")
+/// The files that cargo makes. Where they lie is for cargo to say: that depends on the
+/// environment and on its configuration.
+fn build(root: &Path, cargo: &mut Command) -> anyhow::Result<Vec<PathBuf>> {
+    let output = cargo
+        .args(["--quiet", "--message-format=json-render-diagnostics"])
         .current_dir(root)
-        .status()
+        .stderr(Stdio::inherit())
+        .output()
         .context("cannot start cargo")?;
-    ensure!(status.success(), "it cannot be built: {cargo:?}");
-    Ok(())
+    ensure!(output.status.success(), "it cannot be built: {cargo:?}");
+    let messages = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    let mut files = Vec::new();
+    for message in messages {
+        let Message { filenames } = message.context("cargo says what is not understood")?;
+        files.extend(filenames);
+    }
+    Ok(files)
+}
+
+fn named<'a>(built: &'a [PathBuf], name: &str) -> anyhow::Result<&'a Path> {
+    let file = built.iter().find(|file| file.ends_with(name));
+    file.map(PathBuf::as_path)
+        .with_context(|| format!("cargo names no {name} that it has built"))
 }
 
 /// Replaces, and does not overwrite, what is there: programs may be running with it.
@@ -134,5 +154,57 @@ fn remove(path: &Path) -> anyhow::Result<()> {
             Err(error).with_context(|| format!("cannot replace {}", path.display()))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A library without dependencies.
+    struct Crate(PathBuf);
+
+    impl Crate {
+        fn new(name: &str) -> Self {
+            let root = format!("lockyard-install-{name}-{}", std::process::id());
+            let root = std::env::temp_dir().join(root);
+            fs::create_dir_all(&root).unwrap();
+            let manifest = "[package]\nname = \"small\"\n[workspace]\n\
+                            [lib]\npath = \"lib.rs\"\ncrate-type = [\"staticlib\"]\n";
+            fs::write(root.join("Cargo.toml"), manifest).unwrap();
+            fs::write(root.join("lib.rs"), "").unwrap();
+            Self(root)
+        }
+
+        fn cargo(&self) -> Command {
+            let mut cargo = Command::new("cargo");
+            cargo.args(["build", "--offline"]);
+            cargo.env("CARGO_TARGET_DIR", self.0.join("target"));
+            cargo
+        }
+    }
+
+    impl Drop for Crate {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_built_is_found_wherever_it_lies() {
+        let small = Crate::new("target");
+        let version = Command::new("rustc").arg("-vV").output().unwrap().stdout;
+        let version = String::from_utf8(version).unwrap();
+        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+        for target in [None, host] {
+            let mut cargo = small.cargo();
+            cargo.env_remove("CARGO_BUILD_TARGET");
+            cargo.envs(target.map(|target| ("CARGO_BUILD_TARGET", target)));
+            let built = build(&small.0, &mut cargo).unwrap();
+            let library = named(&built, "libsmall.a").unwrap();
+            let directory = small.0.join("target").join(target.unwrap_or(""));
+            assert_eq!(library, directory.join("debug/libsmall.a"));
+            assert!(library.exists() && named(&built, "small").is_err());
+        }
     }
 }
