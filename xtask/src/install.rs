@@ -30,10 +30,14 @@ const STATIC_LIBS: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl";
 ///
 /// Many of Intel's processors decode a branch anew each time that touches a boundary of 32
 /// bytes, which costs up to a fifth of an uncontended lock: the assembler keeps them apart.
-const OPTIMISED: [(&str, &str); 3] = [
+/// `.cargo/config.toml` says so, too, but cargo ignores that where `RUSTFLAGS` is set.
+///
+/// A profile's flags come beside those of the environment and of cargo's configuration.
+const OPTIMISED: [(&str, &str); 4] = [
     ("RUSTC_BOOTSTRAP", "1"),
+    ("CARGO_UNSTABLE_PROFILE_RUSTFLAGS", "true"),
     (
-        "RUSTFLAGS",
+        "CARGO_PROFILE_RELEASE_RUSTFLAGS",
         if cfg!(target_arch = "x86_64") {
             "-Ztls-model=initial-exec -Cllvm-args=-x86-branches-within-32B-boundaries"
         } else {
@@ -165,14 +169,14 @@ mod tests {
     struct Crate(PathBuf);
 
     impl Crate {
-        fn new(name: &str) -> Self {
+        fn new(name: &str, source: &str) -> Self {
             let root = format!("lockyard-install-{name}-{}", std::process::id());
             let root = std::env::temp_dir().join(root);
             fs::create_dir_all(&root).unwrap();
             let manifest = "[package]\nname = \"small\"\n[workspace]\n\
-                            [lib]\npath = \"lib.rs\"\ncrate-type = [\"staticlib\"]\n";
+                            [lib]\npath = \"lib.rs\"\n";
             fs::write(root.join("Cargo.toml"), manifest).unwrap();
-            fs::write(root.join("lib.rs"), "").unwrap();
+            fs::write(root.join("lib.rs"), source).unwrap();
             Self(root)
         }
 
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_is_built_is_found_wherever_it_lies() {
-        let small = Crate::new("target");
+        let small = Crate::new("target", "");
         let version = Command::new("rustc").arg("-vV").output().unwrap().stdout;
         let version = String::from_utf8(version).unwrap();
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
@@ -201,10 +205,30 @@ mod tests {
             cargo.env_remove("CARGO_BUILD_TARGET");
             cargo.envs(target.map(|target| ("CARGO_BUILD_TARGET", target)));
             let built = build(&small.0, &mut cargo).unwrap();
-            let library = named(&built, "libsmall.a").unwrap();
+            let library = named(&built, "libsmall.rlib").unwrap();
             let directory = small.0.join("target").join(target.unwrap_or(""));
-            assert_eq!(library, directory.join("debug/libsmall.a"));
+            assert_eq!(library, directory.join("debug/libsmall.rlib"));
             assert!(library.exists() && named(&built, "small").is_err());
+        }
+    }
+
+    #[test]
+    fn flags_of_the_environment_are_not_lost() {
+        let source = "#[cfg(not(debug_assertions))] compile_error!(\"lost\");";
+        let small = Crate::new("flags", source);
+        for name in [
+            "RUSTFLAGS",
+            "CARGO_ENCODED_RUSTFLAGS",
+            "CARGO_BUILD_RUSTFLAGS",
+        ] {
+            let mut cargo = small.cargo();
+            cargo.env_remove("RUSTFLAGS");
+            cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
+            cargo
+                .arg("--release")
+                .env(name, "-Cdebug-assertions")
+                .envs(OPTIMISED);
+            build(&small.0, &mut cargo).unwrap();
         }
     }
 }
