@@ -19,8 +19,9 @@ const COMMAND: &str = "lockyard";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What a program must link that links the static library: what
-/// `rustc --print native-static-libs` says, but for the C library itself.
-const STATIC_LIBS: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl";
+/// `rustc --print native-static-libs` says, but for the C library itself, and for what
+/// unwinds: the C compiler knows which libgcc a program needs, also a static one.
+const STATIC_LIBS: &str = "-lutil -lrt -lpthread -lm -ldl";
 
 /// A shared library's accesses to thread-locals are most of what its locks cost: by
 /// default each calls the dynamic linker. The initial-exec model reads them directly, from

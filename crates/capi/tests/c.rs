@@ -134,6 +134,8 @@ fn prints_static(compiler: &[&str], source: &str, expected: &str) {
 #[test]
 fn the_static_library_links() {
     prints_static(C, "examples/queue.c", QUEUE);
+    let all_static = [C, &["-static"]].concat();
+    prints_static(&all_static, "src/../examples/queue.c", QUEUE);
 }
 
 #[test]
