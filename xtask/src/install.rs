@@ -27,14 +27,14 @@ const STATIC_LIBS: &str = "-lutil -lrt -lpthread -lm -ldl";
 /// default each calls the dynamic linker. The initial-exec model reads them directly, from
 /// the space that glibc keeps for libraries that are opened at run time (of 1.6 KB, these
 /// take 0.8). The compiler has no stable option for that, so it is told to take an unstable
-/// one. With link-time optimisation the functions of all crates share their accesses.
+/// one.
 ///
 /// Many of Intel's processors decode a branch anew each time that touches a boundary of 32
 /// bytes, which costs up to a fifth of an uncontended lock: the assembler keeps them apart.
 /// `.cargo/config.toml` says so, too, but cargo ignores that where `RUSTFLAGS` is set.
 ///
 /// A profile's flags come beside those of the environment and of cargo's configuration.
-const OPTIMISED: [(&str, &str); 4] = [
+const OPTIMISED: [(&str, &str); 3] = [
     ("RUSTC_BOOTSTRAP", "1"),
     ("CARGO_UNSTABLE_PROFILE_RUSTFLAGS", "true"),
     (
@@ -45,7 +45,18 @@ const OPTIMISED: [(&str, &str); 4] = [
             "-Ztls-model=initial-exec"
         },
     ),
-    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
+];
+
+/// With link-time optimisation the functions of all crates share their accesses.
+const SHARED: [(&str, &str); 1] = [("CARGO_PROFILE_RELEASE_LTO", "fat")];
+
+/// That would melt the standard library into the static one, and no program could link it
+/// beside another static library of Rust's, which has those functions, too. So it goes without,
+/// and a crate's functions still share theirs where they are compiled together: what the C
+/// functions do without waiting is inlined into them, and takes as long.
+const STATIC: [(&str, &str); 2] = [
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
 ];
 
 /// Builds the libraries and the command, and installs them below `prefix`. Without
@@ -54,13 +65,22 @@ const OPTIMISED: [(&str, &str); 4] = [
 /// # Errors
 /// They cannot be built, or `prefix` cannot be written to.
 pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
-    let mut libraries = Command::new("cargo");
-    libraries.args(["build", "--package", "lockyard-capi"]);
-    libraries.args(["--package", "lockyard-preload"]);
-    if !debug {
-        libraries.arg("--release").envs(OPTIMISED);
-    }
-    let mut built = build(root, &mut libraries)?;
+    let library = |arguments: &str, kind: &[(&str, &str)]| {
+        let mut cargo = Command::new("cargo");
+        cargo.args(arguments.split_whitespace());
+        if !debug {
+            cargo.arg("--release").envs(OPTIMISED);
+            cargo.envs(kind.iter().copied());
+        }
+        build(root, &mut cargo)
+    };
+    let mut built = library("rustc --package lockyard-capi --crate-type cdylib", &SHARED)?;
+    let archive = library(
+        "rustc --package lockyard-capi --crate-type staticlib",
+        &STATIC,
+    )?;
+    built.extend(archive);
+    built.extend(library("build --package lockyard-preload", &SHARED)?);
     if !debug {
         let mut command = Command::new("cargo");
         command.args(["build", "--release", "--package", "lockyard-lab"]);
@@ -181,9 +201,9 @@ mod tests {
             Self(root)
         }
 
-        fn cargo(&self) -> Command {
+        fn cargo(&self, command: &str) -> Command {
             let mut cargo = Command::new("cargo");
-            cargo.args(["build", "--offline"]);
+            cargo.args([command, "--offline"]);
             cargo.env("CARGO_TARGET_DIR", self.0.join("target"));
             cargo
         }
@@ -202,7 +222,7 @@ mod tests {
         let version = String::from_utf8(version).unwrap();
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         for target in [None, host] {
-            let mut cargo = small.cargo();
+            let mut cargo = small.cargo("build");
             cargo.env_remove("CARGO_BUILD_TARGET");
             cargo.envs(target.map(|target| ("CARGO_BUILD_TARGET", target)));
             let built = build(&small.0, &mut cargo).unwrap();
@@ -222,7 +242,7 @@ mod tests {
             "CARGO_ENCODED_RUSTFLAGS",
             "CARGO_BUILD_RUSTFLAGS",
         ] {
-            let mut cargo = small.cargo();
+            let mut cargo = small.cargo("build");
             cargo.env_remove("RUSTFLAGS");
             cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
             cargo
@@ -231,5 +251,26 @@ mod tests {
                 .envs(OPTIMISED);
             build(&small.0, &mut cargo).unwrap();
         }
+    }
+
+    #[test]
+    fn two_static_libraries_link() {
+        let two = ["one", "two"].map(|name| {
+            let source = format!(
+                "#[unsafe(no_mangle)] pub extern \"C\" fn {name}() {{ drop(std::env::args()); }}"
+            );
+            let small = Crate::new(name, &source);
+            let mut cargo = small.cargo("rustc");
+            cargo.args(["--release", "--crate-type", "staticlib"]);
+            let built = build(&small.0, cargo.envs(OPTIMISED).envs(STATIC)).unwrap();
+            (named(&built, "libsmall.a").unwrap().to_owned(), small)
+        });
+        let [(one, place), (other, _)] = &two;
+        let program = "void one(void), two(void); int main(void) { one(); two(); }";
+        fs::write(place.0.join("main.c"), program).unwrap();
+        let mut cc = Command::new("cc");
+        cc.arg("main.c").args([one, other]);
+        cc.args(STATIC_LIBS.split_whitespace());
+        assert!(cc.current_dir(&place.0).status().unwrap().success());
     }
 }
