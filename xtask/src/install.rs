@@ -87,7 +87,7 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
         built.extend(build(root, &mut command)?);
     }
     fs::create_dir_all(prefix).with_context(|| format!("cannot make {}", prefix.display()))?;
-    let prefix = prefix.canonicalize()?; // pkg-config's file has it, and is read elsewhere
+    let prefix = prefix.canonicalize()?; // what is said of it holds elsewhere, too
     let (include, lib) = (prefix.join("include"), prefix.join("lib"));
     for name in ["lockyard.h", "lockyard.hpp"] {
         copy(
@@ -110,7 +110,6 @@ pub fn run(root: &Path, prefix: &Path, debug: bool) -> anyhow::Result<bool> {
         let template = root.join(CRATE).join("package").join(format!("{name}.in"));
         let text = fs::read_to_string(&template)
             .with_context(|| format!("cannot read {}", template.display()))?
-            .replace("@PREFIX@", &prefix.to_string_lossy())
             .replace("@VERSION@", VERSION)
             .replace("@STATIC_LIBS@", STATIC_LIBS);
         let to = lib.join(directory);

@@ -35,16 +35,18 @@ fn run(command: &mut Command) -> String {
 /// Where the libraries are installed, once for all tests.
 fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
-    PREFIX.get_or_init(|| {
-        let prefix = Path::new(SCRATCH).join("prefix");
-        let install = ["run", "--quiet", "--package", "xtask", "--", "install"];
-        run(Command::new(env!("CARGO"))
-            .args(install)
-            .args(["--debug", "--prefix"])
-            .arg(&prefix)
-            .current_dir(HERE));
-        prefix
-    })
+    PREFIX.get_or_init(|| install("prefix"))
+}
+
+fn install(name: &str) -> PathBuf {
+    let prefix = Path::new(SCRATCH).join(name);
+    let install = ["run", "--quiet", "--package", "xtask", "--", "install"];
+    run(Command::new(env!("CARGO"))
+        .args(install)
+        .args(["--debug", "--prefix"])
+        .arg(&prefix)
+        .current_dir(HERE));
+    prefix
 }
 
 /// What the compiler is to be told to find and link the library.
@@ -196,6 +198,27 @@ fn the_library_exports_its_functions_and_uses_no_others_locks() {
         ];
         assert!(!foreign.iter().any(|lock| name.starts_with(lock)), "{name}");
     }
+}
+
+#[test]
+fn an_installation_may_be_moved() {
+    if !has(C[0]) || !has("pkg-config") {
+        return;
+    }
+    let moved = Path::new(SCRATCH).join("moved to here");
+    let _ = std::fs::remove_dir_all(&moved);
+    std::fs::rename(install("to be moved"), &moved).unwrap();
+    // The shell undoes pkg-config's quotes.
+    let line =
+        "eval cc examples/queue.c $(pkg-config --cflags --libs lockyard) -pthread -o '$PROGRAM'";
+    let (program, lib) = (Path::new(SCRATCH).join("moved"), moved.join("lib"));
+    run(Command::new("sh")
+        .args(["-c", line])
+        .env("PROGRAM", &program)
+        .env("PKG_CONFIG_PATH", lib.join("pkgconfig"))
+        .current_dir(HERE));
+    let said = run(Command::new(program).env("LD_LIBRARY_PATH", lib));
+    assert_eq!(said, QUEUE);
 }
 
 #[test]
