@@ -237,3 +237,41 @@ fn cmake_finds_the_package() {
         assert_eq!(run(&mut Command::new(build.join(program))), QUEUE);
     }
 }
+
+#[test]
+fn cmake_is_given_what_it_asks_for() {
+    if !has("cmake") {
+        return;
+    }
+    let project = Path::new(SCRATCH).join("asks");
+    std::fs::create_dir_all(&project).unwrap();
+    let mut lines = vec!["cmake_minimum_required(VERSION 3.19)\nproject(asks NONE)".to_owned()];
+    for (arguments, found) in [
+        ("", true),
+        ("0.1", true),
+        ("0.1.0 EXACT", true),
+        ("0.0", false),
+        ("0.1.1", false),
+        ("0.2", false),
+        ("0.0...0.9", true),
+        ("0.0...0.1.0", true),
+        ("0.0...<0.1.0", false),
+        ("0.1...1", true),
+        ("0.1.1...1", false),
+        ("COMPONENTS none", false),
+        ("OPTIONAL_COMPONENTS none", true),
+    ] {
+        // A package that was found is not looked for anew.
+        lines.push(format!(
+            "unset(lockyard_DIR CACHE)\nfind_package(lockyard {arguments} QUIET)\n\
+             if(NOT ${{lockyard_FOUND}} STREQUAL {})\n\
+             message(SEND_ERROR \"'{arguments}': ${{lockyard_FOUND}}\")\nendif()",
+            u8::from(found)
+        ));
+    }
+    std::fs::write(project.join("CMakeLists.txt"), lines.join("\n")).unwrap();
+    run(Command::new("cmake")
+        .args(["-S", ".", "-B", "build"])
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix().display()))
+        .current_dir(project));
+}
