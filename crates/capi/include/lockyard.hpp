@@ -76,10 +76,10 @@ std::timespec to_timespec(
     nanoseconds since = nanoseconds::zero(); // or long past
     if (rough >= century) since = century;
     else if (rough > since) since = ceil<nanoseconds>(deadline.time_since_epoch());
-    const auto whole = floor<seconds>(since);
+    const auto whole = floor<duration<std::time_t>>(since);
     std::timespec at{};
-    at.tv_sec = static_cast<std::time_t>(whole.count());
-    at.tv_nsec = static_cast<long>((since - whole).count());
+    at.tv_sec = whole.count();
+    at.tv_nsec = duration<long, std::nano>(since - whole).count();
     return at;
 }
 
