@@ -19,16 +19,20 @@
 //! who releases what it does not hold by EPERM, and the lock is as before. Of readers a
 //! lock knows only how many there are: a thread that reads and wants to write waits for
 //! itself for ever. What cannot be told so ends the process with a message on standard
-//! error: 2^24 readers of one rwlock, no memory for the records of more threads, a
-//! deadlock through several priority-inheriting mutexes that the kernel has noticed. No
-//! function unwinds. A thread that ends while it holds a lock leaves it locked.
+//! error: 2^24 readers of one rwlock; a deadlock through several priority-inheriting mutexes
+//! that the kernel has noticed; no memory for the records of more threads, for the queues of
+//! the futex, which the first wait maps, or for the counters of lockyard_percpu_rwlock_t, which
+//! the first in use maps, and each 4096th after it. No function unwinds. A thread that ends while
+//! it holds a lock leaves it locked.
 //!
 //! Forks and signals. In a fork's child the forking thread holds what it held (but for
 //! lockyard_pimutex_t); what other threads held stays locked for ever. A signal handler
 //! must not use any of these functions.
 //!
 //! The process. One that forbids itself the system call membarrier after it has started, by
-//! seccomp, stops at a contended lock. The library stays loaded.
+//! seccomp, stops at a contended lock. Any lock may read the processor's time-stamp counter:
+//! on x86, one that forbids itself that, by prctl(PR_SET_TSC, PR_TSC_SIGSEGV) or by strict
+//! seccomp, which does so, too, may be ended there by SIGSEGV. The library stays loaded.
 
 use std::{ffi::c_int, marker::PhantomData, ops::Deref};
 
