@@ -11,6 +11,10 @@ use std::{
 /// So many tasks that hang are named, and the others counted.
 const MOST: usize = 8;
 
+/// Between two looks no more time than this counts: when there was more, as with
+/// Ctrl-Z, who looks did not run, and neither may the tasks have.
+const LONGEST: Duration = Duration::from_secs(2);
+
 /// What a task is at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
@@ -42,15 +46,26 @@ struct Slot(AtomicU64);
 /// What all tasks are at.
 pub(crate) struct Board {
     slots: Vec<Slot>,
-    /// What the watcher saw last that was new, and when.
-    seen: Mutex<(Vec<u64>, Instant)>,
+    seen: Mutex<Seen>,
+}
+
+/// What the watcher saw last.
+struct Seen {
+    slots: Vec<u64>,
+    when: Instant,
+    /// For how long it has been the same.
+    still: Duration,
 }
 
 impl Board {
     pub(crate) fn new(tasks: usize) -> Self {
         Self {
             slots: (0..tasks).map(|_| Slot(AtomicU64::new(0))).collect(),
-            seen: Mutex::new((Vec::new(), Instant::now())),
+            seen: Mutex::new(Seen {
+                slots: Vec::new(),
+                when: Instant::now(),
+                still: Duration::ZERO,
+            }),
         }
     }
 
@@ -71,7 +86,7 @@ impl Board {
         patience: Duration,
         name: impl Fn(usize) -> String,
     ) -> Option<String> {
-        let (still, active) = self.stands_still();
+        let (still, active) = self.stands_still(Instant::now());
         if active.is_empty() || still < patience {
             return None;
         }
@@ -86,19 +101,28 @@ impl Board {
         Some(format!("nobody got on for {seconds} s: {tasks}"))
     }
 
-    /// For how long no task has got on, as far as calls of this have seen; the
-    /// tasks that have not ended, by number, those that wait last.
-    fn stands_still(&self) -> (Duration, Vec<(usize, At)>) {
-        let now: Vec<u64> = self.slots.iter().map(|slot| slot.0.load(Relaxed)).collect();
-        let tasks = (0..).zip(&now).map(|(task, &slot)| (task, Self::at(slot)));
+    /// For how long no task has got on, as far as calls of this, of which one is now,
+    /// have seen; the tasks that have not ended, by number, those that wait last.
+    fn stands_still(&self, now: Instant) -> (Duration, Vec<(usize, At)>) {
+        let slots: Vec<u64> = self.slots.iter().map(|slot| slot.0.load(Relaxed)).collect();
+        let tasks = (0..)
+            .zip(&slots)
+            .map(|(task, &slot)| (task, Self::at(slot)));
         let active = tasks.filter(|&(_, at)| at != At::Ended);
         let mut active: Vec<_> = active.collect();
         active.sort_by_key(|&(_, at)| at == At::Waits);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.0 != now {
-            *seen = (now, Instant::now());
-        }
-        (seen.1.elapsed(), active)
+        let since = now.saturating_duration_since(seen.when).min(LONGEST);
+        let still = match seen.slots == slots {
+            true => seen.still + since,
+            false => Duration::ZERO,
+        };
+        *seen = Seen {
+            slots,
+            when: now,
+            still,
+        };
+        (still, active)
     }
 }
 
@@ -108,15 +132,16 @@ mod tests {
 
     #[test]
     fn time_stands_still_while_no_task_gets_on() {
+        const SECOND: Duration = Duration::from_secs(1);
         let board = Board::new(3);
         board.set(0, At::Waits);
         board.set(1, At::Ended);
-        board.stands_still();
-        std::thread::sleep(Duration::from_millis(2));
-        let (still, active) = board.stands_still();
-        assert!(still >= Duration::from_millis(2));
+        let begin = Instant::now();
+        let still = |seconds| board.stands_still(begin + seconds * SECOND).0;
+        assert_eq!([0, 1, 2].map(still), [0, 1, 2].map(|n| n * SECOND));
+        let (_, active) = board.stands_still(begin);
         assert_eq!(active, [(2, At::Outside), (0, At::Waits)]);
-        let said = board.stuck(Duration::from_millis(1), |task| format!("task {task}"));
+        let said = board.stuck(2 * SECOND, |task| format!("task {task}"));
         let said = said.expect("it is stuck");
         assert!(
             said.ends_with(": task 2 is outside, task 0 waits for the lock"),
@@ -125,8 +150,15 @@ mod tests {
         assert_eq!(board.stuck(Duration::MAX, |_| String::new()), None);
         // The same again is progress.
         board.set(0, At::Waits);
+        assert_eq!(still(3), Duration::ZERO);
+    }
+
+    #[test]
+    fn time_in_which_nobody_looks_does_not_count() {
+        let board = Board::new(1);
         let begin = Instant::now();
-        let (still, _) = board.stands_still();
-        assert!(still <= begin.elapsed());
+        board.stands_still(begin);
+        let (still, _) = board.stands_still(begin + Duration::from_secs(3600));
+        assert_eq!(still, LONGEST);
     }
 }
