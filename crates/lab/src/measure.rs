@@ -13,7 +13,7 @@ use std::{
 
 use lockyard_sim::{Machine, Scenario, Stats};
 use lockyard_torture::{
-    Host, Native, Policy, chains,
+    Host, Native, NoThread, Policy, chains,
     locktest::{Config, Report},
     locktorture, pistress,
 };
@@ -180,7 +180,11 @@ fn above<R: Send>(work: impl FnOnce() -> R + Send) -> thread::Result<R> {
         Native::schedule(policy).unwrap_or_else(|why| panic!("{why}"));
         work()
     };
-    thread::scope(|scope| scope.spawn(work).join())
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, work);
+        let none = |why| -> Box<dyn Any + Send> { Box::new(NoThread(why)) };
+        thread.map_err(none)?.join()
+    })
 }
 
 /// Whether threads may be scheduled so here, tried in one of its own.
@@ -192,7 +196,8 @@ pub fn may_schedule(policy: Policy) -> Result<(), String> {
     tried.unwrap_or_else(|_| Err("the thread that tried it panicked".into()))
 }
 
-/// The line about a run that ended in a panic.
+/// The line about a run that ended in a panic: that of a thread that cannot be
+/// started is no fault of the lock.
 fn failed(
     place: &Place,
     entry: &Entry,
@@ -204,7 +209,13 @@ fn failed(
         Place::Here => String::new(),
         Place::Simulated(machine) => format!(" on {} with seed {seed}", machine.name),
     };
-    let (name, why) = (entry.name, message(panic));
+    let name = entry.name;
+    if let Some(NoThread(why)) = panic.downcast_ref() {
+        return Failure::Usage(format!(
+            "{with} are too many for {name}: this machine cannot start another thread ({why})"
+        ));
+    }
+    let why = message(panic);
     Failure::Check(format!("{name} failed with {with}{on}: {why}"))
 }
 
@@ -242,11 +253,16 @@ pub fn message(panic: &(dyn Any + Send)) -> String {
     first.unwrap_or("a thread panicked").into()
 }
 
-/// Makes sure that this machine can start so many threads, by starting them:
-/// limits of users, groups and address spaces are too many to ask. That of the
-/// address space is asked all the same, before each: a thread that finds no
-/// room dies before it can say so. What a run allocates is not tried: without
-/// memory for that it panics, or aborts.
+/// Threads of a run beside its tasks: who watches them, who is above them, and who
+/// draws the bar.
+const BESIDE: usize = 3;
+
+/// Makes sure that this machine can start so many threads for the tasks of a run,
+/// and those beside them, by starting them: limits of users, groups and address
+/// spaces are too many to ask. That of the address space is asked all the same,
+/// before each: a thread that finds no room dies before it can say so. What a run
+/// allocates is not tried: without memory for that it panics, or aborts. Nor is it
+/// sure that the run gets its threads: the kernel may still count these.
 ///
 /// # Errors
 /// It cannot.
@@ -259,13 +275,15 @@ pub fn can_start(threads: usize) -> Result<(), Failure> {
         drop(gate.lock());
     };
     thread::scope(|scope| {
-        for started in 0..threads {
+        for started in 0..BESIDE + threads {
             let thread = thread::Builder::new().stack_size(128 << 10);
-            let thread = room(threads).and_then(|()| thread.spawn_scoped(scope, wait));
+            let thread = room(BESIDE + threads).and_then(|()| thread.spawn_scoped(scope, wait));
             if let Err(why) = thread {
                 drop(closed);
+                let started = started.saturating_sub(BESIDE);
                 return Err(Failure::Usage(format!(
-                    "{threads} threads are too many: this machine starts only {started} at once ({why})"
+                    "{threads} threads are too many: beside {BESIDE} others this machine \
+                     starts only {started} at once ({why})"
                 )));
             }
             let _ = comers.recv(); // what it maps to begin with is there now
@@ -290,4 +308,22 @@ fn room(threads: usize) -> io::Result<()> {
         return Err(io::Error::other("`ulimit -v` leaves no room for more"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{registry, values::World};
+
+    #[test]
+    fn a_thread_that_cannot_be_started_is_no_fault_of_the_lock() {
+        let locks = registry::named(&["mutex".into()], World::Native);
+        let Ok([mutex]) = locks.as_deref() else {
+            panic!("there is one");
+        };
+        let failed = |panic| failed(&Place::Here, mutex, "9 threads", 1, panic);
+        let none = NoThread(io::Error::other("enough"));
+        assert!(matches!(failed(&none), Failure::Usage(line) if line.contains("9 threads")));
+        assert!(matches!(failed(&"torn"), Failure::Check(line) if line.contains("torn")));
+    }
 }

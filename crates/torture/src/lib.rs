@@ -20,7 +20,7 @@ pub mod subjects;
 mod workloads;
 
 pub use lockyard_sim::Policy;
-pub use native::Native;
+pub use native::{Native, NoThread};
 pub use simulated::Simulated;
 pub use workloads::{InSimulation, OnThreads};
 

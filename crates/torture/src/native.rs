@@ -23,6 +23,9 @@ use crate::{Host, Policy, interrupted};
 /// This machine's threads and clock.
 pub struct Native;
 
+/// What a workload panics with when this machine cannot start another thread.
+pub struct NoThread(pub io::Error);
+
 impl Host for Native {
     const NAME: &'static str = "native";
 
@@ -54,8 +57,7 @@ impl Host for Native {
                     })
                     .unwrap_or_else(|why| {
                         start.call_off();
-                        let line = format!("this machine cannot start another thread ({why})");
-                        resume_unwind(Box::new(line)) // what catches it prints it
+                        resume_unwind(Box::new(NoThread(why)))
                     })
             });
             let threads: Vec<_> = threads.collect();
@@ -153,11 +155,14 @@ impl Host for Native {
         thread::scope(|scope| {
             // The end of the work, also by a panic, ends the sender.
             let (working, ended) = mpsc::channel::<()>();
-            scope.spawn(move || {
+            let watch = move || {
                 while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                     look();
                 }
-            });
+            };
+            thread::Builder::new()
+                .spawn_scoped(scope, watch)
+                .unwrap_or_else(|why| resume_unwind(Box::new(NoThread(why))));
             let result = work();
             drop(working);
             result

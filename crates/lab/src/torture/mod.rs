@@ -187,7 +187,9 @@ impl<'a> Plan<'a> {
             locks,
         };
         let most = plan.locks.iter().map(|lock| plan.readers(lock)).max();
-        plan.place.can_start(plan.writers + most.unwrap_or(0))?;
+        let shuffler = usize::from(!args.shuffle.is_zero());
+        let threads = plan.writers + most.unwrap_or(0) + shuffler;
+        plan.place.can_start(threads)?;
         Ok(plan)
     }
 

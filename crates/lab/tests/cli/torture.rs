@@ -1,6 +1,9 @@
 //! `torture`.
 
-use std::io::{BufRead, BufReader, Read};
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::Command,
+};
 
 use crate::{
     json, keys, run,
@@ -198,5 +201,28 @@ fn boost_is_refused_where_it_is_not_allowed() {
             "{err}"
         ),
         other => panic!("{other:?}: {err}"),
+    }
+}
+
+#[test]
+fn a_lock_is_not_to_blame_for_threads_that_cannot_be_started() {
+    let nobody = |limit: u32, args: &str| {
+        let mut setpriv = Command::new("setpriv");
+        setpriv.args(["--reuid=65534", "--clear-groups", "prlimit"]);
+        setpriv.arg(format!("--nproc={limit}"));
+        setpriv.arg(env!("CARGO_BIN_EXE_lockyard"));
+        setpriv.args(args.split(' ')).output()
+    };
+    match nobody(1, "--version") {
+        Ok(output) if output.status.success() => {}
+        other => return println!("left out: {other:?}"),
+    }
+    let args = "torture --lock rwsem --seconds 0.01 --writers 2 --readers 2";
+    for limit in 1..12 {
+        let output = nobody(limit, args).expect("it started before");
+        let err = text(&output.stderr);
+        let status = output.status.code();
+        assert!(matches!(status, Some(0 | 2)), "{limit}: {err}");
+        assert_eq!(err.contains("thread"), status == Some(2), "{err}");
     }
 }
