@@ -102,6 +102,7 @@ impl<'body> Fiber<'body> {
     /// When it has ended.
     pub fn resume(&mut self) -> Stop {
         let coroutine = self.coroutine.as_mut().expect("only a drop takes it");
+        assert!(!coroutine.done(), "a task that has ended does not go on");
         let result = catch_unwind(AssertUnwindSafe(|| coroutine.resume(())));
         YIELDER.set(ptr::null());
         match result {
@@ -141,6 +142,15 @@ mod tests {
     fn a_panic_is_a_value() {
         let mut fiber = Fiber::new(|| panic!("on purpose"));
         assert_eq!(fiber.resume(), Stop::Panicked("on purpose".to_owned()));
+    }
+
+    #[test]
+    fn what_has_ended_does_not_go_on() {
+        for body in [|| (), || panic!("on purpose")] {
+            let mut fiber = Fiber::new(body);
+            assert_ne!(fiber.resume(), Stop::Paused);
+            catch_unwind(AssertUnwindSafe(|| fiber.resume())).expect_err("it has ended");
+        }
     }
 
     #[test]
