@@ -3,13 +3,15 @@
 //! futexes take turns, so that a ratio of theirs survives a machine that does not stay the same.
 
 use std::{
-    fs, hint, mem,
+    hint, mem,
     sync::atomic::{
         AtomicBool, AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release},
     },
     time::Duration,
 };
+
+use nix::sys::resource::{UsageWho, getrusage};
 
 use crate::{Host, Native};
 
@@ -182,10 +184,8 @@ fn other_has_it(futex: Futex, word: &AtomicU32, gave: &AtomicU64) {
 
 /// How often the calling thread has gone to sleep.
 fn sleeps() -> u64 {
-    const FIELD: &str = "voluntary_ctxt_switches:";
-    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let field = status.lines().find_map(|line| line.strip_prefix(FIELD));
-    field.map_or(0, |count| count.trim().parse().expect("the kernel counts"))
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("a thread may ask about itself");
+    usage.voluntary_context_switches() as u64
 }
 
 #[cfg(test)]
