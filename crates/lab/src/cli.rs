@@ -10,8 +10,8 @@ use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
     calibrate, compare, explore, failure::Failure, futex_crowd, futex_hash, futex_pingpong,
-    futex_requeue, futex_wake, locks, locktest, pi_stress, reproduce, run, screen, torture, usage,
-    validate,
+    futex_requeue, futex_wake, inherited, locks, locktest, pi_stress, reproduce, run, screen,
+    torture, usage, validate,
 };
 
 /// The lab for sleeping locks: lists them, loads them, compares them.
@@ -54,7 +54,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         .map_err(|error| refused(error, &args))
         .and_then(|cli| {
             if !matches!(cli.command, Command::Run(_)) {
-                stop_on_signal(); // what is run has signals of its own
+                // What is run has a stdout and signals of its own.
+                inherited::check_stdout()?;
+                stop_on_signal();
             }
             match cli.command {
                 Command::Locks(args) => locks::run(&args),
@@ -97,7 +99,8 @@ fn stop_on_signal() {
 /// What the parser does not take: bad usage, or a wish for help or the version.
 fn refused(error: clap::Error, args: &[OsString]) -> Failure {
     if !error.use_stderr() {
-        return match error.print().and_then(|()| io::stdout().flush()) {
+        let printed = inherited::check_stdout().and_then(|()| error.print());
+        return match printed.and_then(|()| io::stdout().flush()) {
             Ok(()) => Failure::Help,
             Err(error) => Failure::Output(error),
         };

@@ -14,6 +14,7 @@ mod futex_hash;
 mod futex_pingpong;
 mod futex_requeue;
 mod futex_wake;
+mod inherited;
 mod locks;
 mod locktest;
 mod machine;

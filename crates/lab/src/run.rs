@@ -1,7 +1,5 @@
 //! `lockyard run`.
 
-mod inherited;
-
 use std::{
     env,
     ffi::{OsStr, OsString},
@@ -12,7 +10,7 @@ use std::{
     process::{self, Command},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, inherited};
 
 /// What `crates/preload` builds.
 const LIBRARY: &str = "liblockyard_preload.so";

@@ -219,6 +219,22 @@ fn an_address_space_without_room_for_the_threads_gets_one_line() {
 }
 
 #[test]
+fn a_stdout_that_is_closed_or_only_read_is_a_failure() {
+    for stdout in [">&-", "1</dev/null"] {
+        for args in ["locks", "locktest --lock mutex --seconds 0.01", "--help"] {
+            let exe = env!("CARGO_BIN_EXE_lockyard");
+            let mut sh = Command::new("sh");
+            sh.args(["-c", &format!("exec {exe} {args} {stdout}")]);
+            let output = sh.output().expect("sh runs");
+            let err = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{args} {stdout}: {err}");
+            assert!(err.contains("results could not be written"), "{err}");
+            assert_eq!(err.lines().count(), 1, "{err}");
+        }
+    }
+}
+
+#[test]
 fn help_that_cannot_be_written_is_a_failure() {
     for args in [&["--help"][..], &["--version"], &["locktest", "--help"]] {
         let full = File::options().write(true).open("/dev/full");

@@ -1,11 +1,17 @@
-//! What a program inherits, although the standard library changes it: before `main` it opens
-//! those standard files that are closed, and when it executes the program it no longer ignores
+//! What the command was given, although the standard library changes it: before `main` it opens
+//! those standard files that are closed, and when it executes a program it no longer ignores
 //! `SIGPIPE`.
 
 use std::{
+    io,
     os::unix::process::CommandExt,
     process::Command,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use rustix::{
+    fs::{OFlags, fcntl_getfl},
+    io::Errno,
 };
 
 const FILES: std::ops::Range<i32> = 0..3;
@@ -33,6 +39,20 @@ extern "C" fn note() {
 #[used]
 #[unsafe(link_section = ".init_array")]
 static NOTE: extern "C" fn() = note;
+
+/// Makes sure that stdout takes results. One that is closed, or only read, seems to: what is
+/// written to it is lost without an error.
+///
+/// # Errors
+/// It takes none.
+pub fn check_stdout() -> io::Result<()> {
+    let closed = FOUND.load(Relaxed) & 1 << libc::STDOUT_FILENO != 0; // stored before `main`
+    let access = fcntl_getfl(io::stdout())? & OFlags::ACCMODE;
+    if closed || access == OFlags::RDONLY {
+        return Err(Errno::BADF.into());
+    }
+    Ok(())
+}
 
 /// Has the program inherit what this command did.
 pub fn pass_on(command: &mut Command) {
