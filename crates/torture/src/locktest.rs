@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use fastrand::Rng;
 use hdrhistogram::Histogram;
 use lockyard_core::Word;
 
@@ -171,7 +172,7 @@ impl Tally {
 /// what a mutex is measured with, is compiled as if there were no readers.
 trait Mix {
     /// Whether the next operation only reads.
-    fn reads(percentage: u32, dice: &mut Dice) -> bool;
+    fn reads(percentage: u32, dice: &mut Rng) -> bool;
 }
 
 struct Writers;
@@ -180,22 +181,22 @@ struct Both;
 
 impl Mix for Writers {
     #[inline(always)]
-    fn reads(_: u32, _: &mut Dice) -> bool {
+    fn reads(_: u32, _: &mut Rng) -> bool {
         false
     }
 }
 
 impl Mix for Readers {
     #[inline(always)]
-    fn reads(_: u32, _: &mut Dice) -> bool {
+    fn reads(_: u32, _: &mut Rng) -> bool {
         true
     }
 }
 
 impl Mix for Both {
     #[inline(always)]
-    fn reads(percentage: u32, dice: &mut Dice) -> bool {
-        dice.below(100) < percentage
+    fn reads(percentage: u32, dice: &mut Rng) -> bool {
+        dice.u32(0..100) < percentage
     }
 }
 
@@ -208,7 +209,7 @@ fn contend<H: Host, L: Lock, M: Mix>(
     let Config { load, gap, .. } = *config;
     let Contended { lock, payload } = shared;
     let mut tally = Tally::new();
-    let mut dice = Dice::new(config.seed, task);
+    let mut dice = dice(config.seed, task);
     // Of their own, so that they stay in registers.
     let (mut ops, mut reads, torn) = (0, 0, Cell::new(0));
     let mut chain = 1;
@@ -226,7 +227,7 @@ fn contend<H: Host, L: Lock, M: Mix>(
         chain
     };
     'run: loop {
-        for _ in 0..dice.below(2 * config.sample.max(1) - 1) {
+        for _ in 0..dice.u32(0..2 * config.sample.max(1) - 1) {
             if stop.load(Ordering::Relaxed) {
                 break 'run;
             }
@@ -265,19 +266,30 @@ fn contend<H: Host, L: Lock, M: Mix>(
     }
 }
 
-/// A small generator for the sampling, so that it never beats in time with
-/// what it samples, and for who reads.
-struct Dice(u64);
+/// Dice for the sampling, so that it never beats in time with what it samples, and
+/// for who reads.
+fn dice(seed: u64, task: usize) -> Rng {
+    // Seeds that follow each other, and tasks, are far apart.
+    const APART: u64 = 0x9e37_79b9_7f4a_7c15;
+    Rng::with_seed(seed ^ (task as u64).wrapping_mul(APART))
+}
 
-impl Dice {
-    fn new(seed: u64, task: usize) -> Self {
-        Self((seed ^ (task as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1)
-    }
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
 
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (((self.0 >> 32) * u64::from(bound)) >> 32) as u32
+    use super::*;
+
+    #[test]
+    fn seeds_and_tasks_differ_in_their_dice() {
+        let draws = |seed, task| -> [u32; 4] {
+            let mut dice = dice(seed, task);
+            [(); 4].map(|()| dice.u32(0..1000))
+        };
+        let all = (0..100).flat_map(|seed| (0..10).map(move |task| draws(seed, task)));
+        let all: HashSet<_> = all.collect();
+        assert_eq!(all.len(), 1000);
+        let first: HashSet<_> = all.iter().map(|draws| draws[0]).collect();
+        assert!(first.len() > 500, "{}", first.len());
     }
 }

@@ -68,7 +68,7 @@ fn run<L: Lock>(read_pct: u32) -> Report {
         threads: 4,
         duration: Duration::from_millis(2),
         load: 500,
-        gap: 2_000,
+        gap: 1_000, // with more the tasks fall into step, and out of each other's way
         read_pct,
         sample: 4,
         seed: 7,
