@@ -195,14 +195,16 @@ impl Mapped {
         self.0.as_deref_mut()
     }
 
-    /// # Panics
-    /// When there is no memory.
-    pub fn get(&mut self) -> &mut Graph {
-        self.0.get_or_insert_with(map)
+    /// The graph; `None` when there is no memory for it.
+    pub fn get(&mut self) -> Option<&mut Graph> {
+        if self.0.is_none() {
+            self.0 = map();
+        }
+        self.if_any()
     }
 }
 
-fn map() -> &'static mut Graph {
+fn map() -> Option<&'static mut Graph> {
     // SAFETY: a new private mapping at an address of the kernel's choice touches no other
     // memory.
     let mapped = unsafe {
@@ -215,13 +217,12 @@ fn map() -> &'static mut Graph {
             0,
         )
     };
-    assert!(
-        mapped != libc::MAP_FAILED,
-        "no memory for the order of locks"
-    );
+    if mapped == libc::MAP_FAILED {
+        return None;
+    }
     // SAFETY: it is mapped, aligned to a page, of that size, zeroed, which is valid, never
     // unmapped, and nobody else's.
-    unsafe { &mut *mapped.cast::<Graph>() }
+    Some(unsafe { &mut *mapped.cast::<Graph>() })
 }
 
 /// How often everything was forgotten.

@@ -90,13 +90,17 @@ fn learn(me: &Thread, lock: &Known, mode: Mode) {
     drop(graph);
     let at = Stack::capture();
     let mut graph = GRAPH.lock();
-    match graph.get().learn(me.tid(), &me.holds, lock, mode, &at) {
+    let found = match graph.get() {
+        Some(graph) => graph.learn(me.tid(), &me.holds, lock, mode, &at),
+        None => Found::Limit(Limit::Memory),
+    };
+    match found {
         Found::Nothing => {}
         Found::Cycle(edges) => {
             on_own_stack(move || {
-                let inversion = Inversion::of(graph.get(), edges);
+                let inversion = graph.if_any().map(|graph| Inversion::of(graph, edges));
                 drop(graph);
-                inversion.report();
+                inversion.iter().for_each(Inversion::report);
             });
         }
         Found::Limit(limit) => {

@@ -37,6 +37,8 @@ pub enum Limit {
     Search,
     /// An inversion is not reported.
     Reports,
+    /// There is no memory for the orders.
+    Memory,
 }
 
 impl Limit {
@@ -49,6 +51,7 @@ impl Limit {
             Self::Held => "a thread holds more locks than can be seen: some orders are not",
             Self::Search => "a search for a cycle took too long: an inversion may not be reported",
             Self::Reports => "more reports than are made",
+            Self::Memory => "no memory for the order of locks: orders are not seen",
         }
     }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <threads.h>
 #include <time.h>
@@ -349,6 +350,21 @@ static void fail(void)
 	exit(3);
 }
 
+/* Less memory is left than the orders take. */
+static void no_memory(void)
+{
+	long pages = 0;
+	FILE *statm = fopen("/proc/self/statm", "r");
+
+	if (!statm || fscanf(statm, "%ld", &pages) != 1)
+		exit(1);
+	fclose(statm);
+	struct rlimit limit = { pages * sysconf(_SC_PAGESIZE) + (2 << 20), RLIM_INFINITY };
+	setrlimit(RLIMIT_AS, &limit);
+	take_a_then_b();
+	take_b_then_a();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -373,6 +389,7 @@ static const struct {
 	{ "waits_to_fork", waits_to_fork },
 	{ "quick", quick },
 	{ "fail", fail },
+	{ "no_memory", no_memory },
 };
 
 int main(int argc, char **argv)

@@ -227,6 +227,8 @@ fn deadlocks_are_reported_before_they_happen() {
     for case in ["try", "readers", "recursive", "reuse", "waits_to_fork"] {
         assert_eq!(reported(&program, case), (Some(0), String::new()), "{case}");
     }
+    let line = "lockyard: no memory for the order of locks: orders are not seen\n";
+    assert_eq!(reported(&program, "no_memory"), (Some(0), line.into()));
     for (case, status) in [
         ("both_orders", 66),
         ("full_table", 66),
