@@ -31,8 +31,8 @@ pub use symbols::Frame;
 
 /// Which acquisitions of a lock have their hold timed. It costs two looks at the clock.
 const HOLDS: Sampling = Sampling { first: 64, bits: 6 };
-/// Which of these have their stack taken, if they did not wait. It costs microseconds.
-const STACKS: Sampling = Sampling { first: 4, bits: 12 };
+/// Which have their stack taken, if they did not wait: some of these. It costs microseconds.
+const STACKS: Sampling = Sampling { first: 8, bits: 12 };
 /// Which waits have their stack taken.
 const WAITS: Sampling = Sampling { first: 64, bits: 4 };
 

@@ -340,4 +340,20 @@ mod tests {
         profile.held(key, 1, second);
         assert_eq!(holds(), 1);
     }
+
+    #[test]
+    fn the_sites_of_a_lock_add_up_however_often_it_is_taken() {
+        let profile = Profile::map().unwrap();
+        let key = Key::new(ADDRESS, Mode::Mutex);
+        for all in 1..=4000 {
+            if let Some(taken) = profile.took(key) {
+                profile.look(taken, || Stack::here(&(0..0)));
+            }
+            if [10, 100, 400, 1000, 4000].contains(&all) {
+                let sites = profile.stacks.sampled();
+                let sampled: u64 = sites.map(|site| site.acquisitions).sum();
+                assert!(sampled.abs_diff(all) * 5 < all, "{sampled} of {all}");
+            }
+        }
+    }
 }

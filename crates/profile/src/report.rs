@@ -74,7 +74,8 @@ pub struct Times {
     pub max_ns: u64,
 }
 
-/// Where a lock was taken. The numbers are estimates from a sample.
+/// Where a lock was taken. The numbers are estimates from a sample: `docs/preload.md` says how
+/// exact they are.
 #[derive(Debug, Serialize)]
 pub struct Site {
     /// How often.
