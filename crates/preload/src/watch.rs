@@ -26,8 +26,8 @@ use std::{
 use lockyard_core::Event;
 use lockyard_linux::{clock, events};
 use lockyard_order::{Lookup, PutOff, keep_stderr, say, write_stderr};
+use lockyard_profile::{Holds, Profile, Report, Stack, Taken, Wait};
 pub use lockyard_profile::{Key, Mode};
-use lockyard_profile::{Profile, Report, Stack, Taken, Timed, Wait};
 
 use crate::{next, policy};
 
@@ -56,31 +56,18 @@ const REPORTED: usize = 1; // of no thread
 /// How long the program's end waits for another thread's report, which may wait for that end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// So many holds of a thread are timed at once; the oldest gives way, for it may have been
-/// released by another thread.
-const HOLDS: usize = 8;
-
-/// A hold that is timed: of which lock, since when by the cycle counter.
-type Hold = Option<(Key, u64, Timed)>;
-
 /// What a thread keeps for itself. No destructor: it can be used as long as it runs.
 struct Mine {
     /// Whether it looks a stack up.
     looks_up: Cell<bool>,
-    /// The bits of the locks whose holds there are.
-    bits: Cell<u64>,
-    holds: [Cell<Hold>; HOLDS],
-    /// Where the next hold goes, or the first after it that is free; if none is, it gives way.
-    next: Cell<usize>,
+    holds: Holds,
 }
 
 thread_local! {
     static MINE: Mine = const {
         Mine {
             looks_up: Cell::new(false),
-            bits: Cell::new(0),
-            holds: [const { Cell::new(None) }; HOLDS],
-            next: Cell::new(0),
+            holds: Holds::new(),
         }
     };
 }
@@ -94,7 +81,10 @@ pub fn is_on() -> bool {
 #[inline(always)]
 pub fn took(key: Key) {
     if is_on() {
-        note_taken(key);
+        match key.mode() == Mode::Read && may_time(key.address()) {
+            true => note_taken_fully(key),
+            false => note_taken(key),
+        }
     }
 }
 
@@ -104,23 +94,29 @@ extern "C" fn note_taken(key: Key) {
     match told(|profile, _| profile.took_known(key)) {
         None | Some(Some(None)) => {}
         Some(Some(Some(taken))) => look(key, taken),
-        Some(None) => note_taken_first(key),
+        Some(None) => note_taken_fully(key),
     }
 }
 
-/// The lock's record is not where it is looked for first, or there is none yet.
+/// The lock's record is not where it is looked for first, or there is none yet; or the thread
+/// may have the lock, and take it again.
 #[cold]
 #[inline(never)]
-extern "C" fn note_taken_first(key: Key) {
-    if let Some(taken) = told(|profile, _| profile.took(key)).flatten() {
-        look(key, taken);
+extern "C" fn note_taken_fully(key: Key) {
+    match told(|profile, _| profile.took(key)) {
+        None => {}
+        Some(None) => MINE.with(|mine| mine.holds.nest(key)),
+        Some(Some(taken)) => look(key, taken),
     }
 }
 
 #[cold]
 #[inline(never)]
 fn look(key: Key, taken: Taken) {
-    told(|profile, mine| mine.begin(key, profile.look(taken, stack)));
+    told(|profile, mine| {
+        let timed = profile.look(taken, stack);
+        mine.holds.begin(key, timed, clock::cycles());
+    });
 }
 
 /// Takes the lock by `wait`, which returns 0 when it did.
@@ -141,11 +137,12 @@ pub fn waiting(key: Key, wait: impl FnOnce() -> c_int) -> c_int {
             slept: marks.has(Event::Parked) || marks.has(Event::Boosted),
             owner_off: marks.has(Event::SpinOwnerOff),
         };
-        told(|profile, mine| {
-            if let Some(timed) = profile.waited(key, wait, waiter.as_ref()) {
-                mine.begin(key, timed);
-            }
-        });
+        told(
+            |profile, mine| match profile.waited(key, wait, waiter.as_ref()) {
+                Some(timed) => mine.holds.begin(key, timed, clock::cycles()),
+                None => mine.holds.nest(key),
+            },
+        );
     }
     code
 }
@@ -153,13 +150,7 @@ pub fn waiting(key: Key, wait: impl FnOnce() -> c_int) -> c_int {
 /// Whether the caller's hold of the lock at an address may be timed: if it is, surely.
 #[inline(always)]
 pub fn may_time(address: usize) -> bool {
-    is_on() && MINE.with(|mine| mine.bits.get() & bit(address) != 0)
-}
-
-/// The bit of a lock. A thread may hold one lock for long while it takes others.
-#[inline(always)]
-const fn bit(address: usize) -> u64 {
-    1 << (address >> 3 & 63)
+    is_on() && MINE.with(|mine| mine.holds.may_time(address))
 }
 
 /// The caller is about to release the lock, if it has it.
@@ -172,9 +163,9 @@ pub fn releases(key: Key) {
 
 #[inline(never)]
 fn note_release(key: Key) {
-    MINE.with(|mine| {
-        if let Some((began, timed)) = mine.end(key) {
-            told(|profile, _| profile.held(key, since(began), timed));
+    told(|profile, mine| {
+        if let Some((began, timed)) = mine.holds.end(key) {
+            profile.held(key, since(began), timed);
         }
     });
 }
@@ -203,42 +194,6 @@ fn told<T>(tell: impl FnOnce(&Profile, &Mine) -> T) -> Option<T> {
         let profile = unsafe { PROFILE.load(Relaxed).as_ref() }?; // set before the program began
         (!mine.looks_up.get()).then(|| tell(profile, mine))
     })
-}
-
-impl Mine {
-    fn begin(&self, key: Key, timed: Timed) {
-        let next = self.next.get();
-        let from_next = (0..HOLDS).map(|on| (next + on) % HOLDS);
-        let free = |at: &usize| self.holds[*at].get().is_none();
-        let at = { from_next }.find(free).unwrap_or(next);
-        self.holds[at].set(Some((key, clock::cycles(), timed)));
-        self.next.set((at + 1) % HOLDS);
-        self.note_bits();
-    }
-
-    fn note_bits(&self) {
-        let holds = self.holds.iter().filter_map(Cell::get);
-        let bits = holds.fold(0, |bits, (key, ..)| bits | bit(key.address()));
-        self.bits.set(bits);
-    }
-
-    /// Takes the latest hold of a lock.
-    fn end(&self, key: Key) -> Option<(u64, Timed)> {
-        let next = self.next.get();
-        let latest_first = (1..=HOLDS).map(|back| (next + HOLDS - back) % HOLDS);
-        for at in latest_first {
-            match self.holds[at].get() {
-                Some((held, began, timed)) if held == key => {
-                    self.holds[at].set(None);
-                    self.next.set(at);
-                    self.note_bits();
-                    return Some((began, timed));
-                }
-                _ => {}
-            }
-        }
-        None
-    }
 }
 
 /// Nanoseconds since then. Another CPU's counter may be behind.
@@ -316,11 +271,10 @@ extern "C" fn after_fork_in_child() {
         settings.process.store(process::id(), Relaxed); // the child has one thread
         settings.reporter.store(0, Relaxed); // likewise
     }
-    MINE.with(|mine| {
-        mine.holds.iter().for_each(|hold| hold.set(None));
-        mine.bits.set(0);
+    told(|profile, mine| {
+        mine.holds.clear();
+        profile.clear();
     });
-    told(|profile, _| profile.clear());
 }
 
 /// Ends the watch and reports, when the program ends; once, however many threads end it.

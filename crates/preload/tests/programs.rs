@@ -427,6 +427,21 @@ fn a_profile_counts_exactly_and_names_the_lines() {
     assert!(folded.lines().any(waited), "{folded}");
 }
 
+/// How long they hold a lock is known to be that at least.
+#[test]
+fn holds_within_others_are_timed() {
+    let Some(program) = compiled(&["cc", "-rdynamic"], &["holds.c"]) else {
+        return;
+    };
+    let (_, [json, _]) = profiled(&program, &[], "holds");
+    let profile: Value = serde_json::from_str(&json).expect("it is JSON");
+    let (taken, _, nested) = lock(&profile, "nested", "read");
+    assert_eq!(taken, 64 + 2 * 300);
+    // An estimate of 300 times 0.1 ms and more.
+    let hold = nested["hold"]["sum_ns"].as_u64();
+    assert!(hold > Some(15_000_000), "{nested:#}");
+}
+
 #[test]
 fn a_program_is_profiled_however_it_ends() {
     let Some(program) = known() else {

@@ -9,6 +9,7 @@
 
 mod counter;
 mod histogram;
+mod holds;
 mod locks;
 mod report;
 mod stacks;
@@ -22,6 +23,7 @@ use std::{
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use counter::Sampling;
+pub use holds::Holds;
 pub use locks::{Key, Mode, Wait};
 use locks::{Lock, Locks};
 pub use report::{Report, Times};
