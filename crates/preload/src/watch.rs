@@ -115,7 +115,7 @@ extern "C" fn note_taken_fully(key: Key) {
 fn look(key: Key, taken: Taken) {
     told(|profile, mine| {
         let timed = profile.look(taken, stack);
-        mine.holds.begin(key, timed, clock::cycles());
+        mine.holds.begin(profile, key, timed, clock::cycles());
     });
 }
 
@@ -139,7 +139,7 @@ pub fn waiting(key: Key, wait: impl FnOnce() -> c_int) -> c_int {
         };
         told(
             |profile, mine| match profile.waited(key, wait, waiter.as_ref()) {
-                Some(timed) => mine.holds.begin(key, timed, clock::cycles()),
+                Some(timed) => mine.holds.begin(profile, key, timed, clock::cycles()),
                 None => mine.holds.nest(key),
             },
         );

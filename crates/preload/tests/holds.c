@@ -2,9 +2,12 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { FIRST = 64, TIMES = 300, HOLD_US = 100 };
+enum { FIRST = 64, TIMES = 300, HOLD_US = 100, DEEP = 8 };
 
 static pthread_rwlock_t nested = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_mutex_t outermost = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t within[DEEP] = { [0 ... DEEP - 1] = PTHREAD_MUTEX_INITIALIZER };
+static pthread_mutex_t innermost = PTHREAD_MUTEX_INITIALIZER;
 
 int main(void)
 {
@@ -20,5 +23,16 @@ int main(void)
 		usleep(HOLD_US);
 		pthread_rwlock_unlock(&nested);
 	}
+
+	/* More than are timed at once. */
+	pthread_mutex_lock(&outermost);
+	for (int i = 0; i < DEEP; i++)
+		pthread_mutex_lock(&within[i]);
+	pthread_mutex_lock(&innermost);
+	usleep(TIMES * HOLD_US);
+	pthread_mutex_unlock(&innermost);
+	for (int i = 0; i < DEEP; i++)
+		pthread_mutex_unlock(&within[i]);
+	pthread_mutex_unlock(&outermost);
 	return 0;
 }

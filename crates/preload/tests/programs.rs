@@ -440,6 +440,20 @@ fn holds_within_others_are_timed() {
     // An estimate of 300 times 0.1 ms and more.
     let hold = nested["hold"]["sum_ns"].as_u64();
     assert!(hold > Some(15_000_000), "{nested:#}");
+    // More than are timed at once are within one another.
+    let (_, _, outermost) = lock(&profile, "outermost", "mutex");
+    let hold = outermost["hold"]["sum_ns"].as_u64();
+    assert!(hold > Some(15_000_000), "{outermost:#}");
+    let (_, _, innermost) = lock(&profile, "innermost", "mutex");
+    assert_eq!(innermost["hold"], Value::Null);
+    let [_, table] = outputs(
+        Command::new(program)
+            .env("LD_PRELOAD", library())
+            .env("LOCKYARD_STATS", ""),
+    );
+    let row = table.lines().find(|line| line.starts_with("innermost"));
+    let untimed = row.map(|row| row.matches(" -").count());
+    assert_eq!(untimed, Some(2 + 4 + 4), "{table}");
 }
 
 #[test]

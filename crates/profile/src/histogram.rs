@@ -45,6 +45,11 @@ impl Histogram {
             .for_each(|counter| counter.store(0, Relaxed)); // alone, as the caller says
     }
 
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.counts.iter().all(|count| count.load(Relaxed) == 0)
+    }
+
     /// The sum, in nanoseconds.
     pub fn sum(&self) -> u64 {
         self.sum.load(Relaxed)
@@ -120,5 +125,8 @@ mod tests {
         assert_eq!(histogram.sum(), 50_050_000 + 5_000);
         histogram.clear();
         assert_eq!((histogram.quantile(0.99), histogram.max()), (0, 0));
+        assert!(histogram.is_empty());
+        histogram.add(0, 1, Counting::Alone);
+        assert!(!histogram.is_empty());
     }
 }

@@ -3,12 +3,12 @@
 use std::cell::Cell;
 
 use crate::{
-    Timed,
+    Profile, Timed,
     locks::{Key, Mode},
 };
 
-/// So many holds of a thread are timed at once; the oldest gives way, for it may have been
-/// released by another thread.
+/// So many holds of a thread are timed at once. What is taken within these is not, unless one
+/// of them is seen to be over: another thread has released the lock, or it was destroyed.
 const HOLDS: usize = 8;
 
 /// A hold that is timed.
@@ -47,21 +47,22 @@ impl Holds {
         self.bits.get() & bit(address) != 0
     }
 
-    /// The thread has taken the lock, and the hold is timed from now on.
-    pub fn begin(&self, key: Key, timed: Timed, now: u64) {
+    /// The thread has taken the lock, and the hold is timed from now on, if there is room.
+    pub fn begin(&self, profile: &Profile, key: Key, timed: Timed, now: u64) {
         if self.holds[HOLDS - 1].get().is_some() {
-            self.remove(0);
+            self.remove_over(profile);
         }
         let free = self.holds.iter().find(|hold| hold.get().is_none());
-        if let Some(free) = free {
-            free.set(Some(Hold {
-                key,
-                began: now,
-                timed,
-                nested: 0,
-            }));
-            self.bits.set(self.bits.get() | bit(key.address()));
-        }
+        let Some(free) = free else {
+            return self.nest(key);
+        };
+        free.set(Some(Hold {
+            key,
+            began: now,
+            timed,
+            nested: 0,
+        }));
+        self.bits.set(self.bits.get() | bit(key.address()));
     }
 
     /// The thread has taken the lock, and the hold is not timed: it may lie within one that is.
@@ -99,6 +100,15 @@ impl Holds {
         of_it.next_back()
     }
 
+    fn remove_over(&self, profile: &Profile) {
+        let is_over = |hold: Hold| !profile.may_last(hold.key, hold.timed);
+        for at in (0..HOLDS).rev() {
+            if self.holds[at].get().is_some_and(is_over) {
+                self.remove(at);
+            }
+        }
+    }
+
     fn remove(&self, at: usize) {
         self.holds[at].set(None);
         for later in at + 1..HOLDS {
@@ -119,24 +129,40 @@ const fn bit(address: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Stack;
 
-    const TIMED: Timed = Timed {
-        weight: 1,
-        before: 0,
-    };
+    /// A thread takes a lock, which is timed.
+    fn take(profile: &Profile, holds: &Holds, key: Key, now: u64) {
+        let taken = profile.took(key).expect("it is one of the first");
+        let timed = profile.look(taken, || Stack::here(&(0..0)));
+        holds.begin(profile, key, timed, now);
+    }
 
     fn ended(holds: &Holds, key: Key) -> Option<u64> {
         holds.end(key).map(|(began, _)| began)
     }
 
+    fn mutex(number: usize) -> Key {
+        Key::new(0x1000 + number * 8, Mode::Mutex)
+    }
+
+    /// A thread has as many holds as are timed, the first by now of lock 0.
+    fn full(profile: &Profile) -> Holds {
+        let holds = Holds::new();
+        for number in 0..HOLDS {
+            take(profile, &holds, mutex(number), number as u64);
+        }
+        holds
+    }
+
     #[test]
     fn a_nested_read_that_is_not_timed_does_not_end_the_hold_around_it() {
-        let holds = Holds::new();
+        let (profile, holds) = (Profile::map().unwrap(), Holds::new());
         let key = Key::new(0x1000, Mode::Read);
         holds.nest(key);
-        holds.begin(key, TIMED, 5);
+        take(profile, &holds, key, 5);
         holds.nest(key);
-        holds.begin(key, TIMED, 6);
+        take(profile, &holds, key, 6);
         holds.nest(key);
         assert_eq!(ended(&holds, key), None);
         assert_eq!(ended(&holds, key), Some(6));
@@ -144,5 +170,44 @@ mod tests {
         assert_eq!(ended(&holds, key), Some(5));
         assert_eq!(ended(&holds, key), None);
         assert!(!holds.may_time(key.address()));
+    }
+
+    #[test]
+    fn of_more_nested_holds_than_are_timed_the_outermost_are() {
+        let profile = Profile::map().unwrap();
+        let holds = full(profile);
+        take(profile, &holds, mutex(HOLDS), 99);
+        assert_eq!(ended(&holds, mutex(HOLDS)), None);
+        for number in (0..HOLDS).rev() {
+            assert_eq!(ended(&holds, mutex(number)), Some(number as u64));
+        }
+    }
+
+    #[test]
+    fn a_read_for_which_there_is_no_room_ends_no_other() {
+        let (profile, holds) = (Profile::map().unwrap(), Holds::new());
+        let key = Key::new(0x1000, Mode::Read);
+        (0..=HOLDS as u64).for_each(|now| take(profile, &holds, key, now));
+        assert_eq!(ended(&holds, key), None);
+        assert_eq!(ended(&holds, key), Some(HOLDS as u64 - 1));
+    }
+
+    #[test]
+    fn a_hold_that_is_over_gives_way() {
+        let over: [fn(&Profile, Key); 2] = [
+            |profile, key| {
+                profile.took(key); // another thread has released it, and takes it
+            },
+            |profile, key| profile.destroyed(key),
+        ];
+        for over in over {
+            let profile = Profile::map().unwrap();
+            let holds = full(profile);
+            over(profile, mutex(3));
+            take(profile, &holds, mutex(HOLDS), 99);
+            assert_eq!(ended(&holds, mutex(3)), None);
+            assert_eq!(ended(&holds, mutex(HOLDS)), Some(99));
+            assert_eq!(ended(&holds, mutex(0)), Some(0));
+        }
     }
 }

@@ -58,10 +58,9 @@ pub struct Taken {
 /// A hold that is timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timed {
+    taken: Taken,
     /// How many holds it stands for.
     weight: u64,
-    /// How many acquisitions there were before.
-    before: u64,
 }
 
 /// Who waits, if that is sampled.
@@ -134,7 +133,7 @@ impl Profile {
             });
         }
         let weight = HOLDS.weight(before);
-        Timed { weight, before }
+        Timed { taken, weight }
     }
 
     /// The caller is about to wait for the lock. `stack` is asked for now and then: before
@@ -166,14 +165,25 @@ impl Profile {
         lock.waited(wait);
         let before = lock.acquired(key);
         let weight = HOLDS.weight(before);
-        (weight > 0).then_some(Timed { weight, before })
+        let taken = Taken {
+            lock: number,
+            before,
+        };
+        (weight > 0).then_some(Timed { taken, weight })
     }
 
-    /// The caller is about to release the lock that it has held for so long.
+    /// The caller is about to release the lock that it has held for so long: or another has,
+    /// and it was taken since.
     pub fn held(&self, key: Key, ns: u64, timed: Timed) {
-        if let Some((_, lock)) = self.locks.find(key) {
-            lock.held(key, ns, timed);
+        if self.may_last(key, timed) {
+            self.locks.lock(timed.taken.lock).held(ns, timed.weight);
         }
+    }
+
+    /// Whether a hold may not be over yet.
+    fn may_last(&self, key: Key, timed: Timed) -> bool {
+        let Taken { lock, before } = timed.taken;
+        self.locks.lock(lock).may_be_held(key, before)
     }
 
     /// The lock is destroyed: nobody uses it any more.

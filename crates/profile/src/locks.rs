@@ -11,7 +11,7 @@ use std::sync::atomic::{
 
 use serde::Serialize;
 
-use crate::{Timed, counter::Counting, histogram::Histogram};
+use crate::{counter::Counting, histogram::Histogram};
 
 /// So many locks have a record.
 const LOCKS: usize = 1 << 15;
@@ -151,14 +151,17 @@ impl Lock {
         self.wait.add(wait.ns, 1, counting);
     }
 
-    /// Counts how long the caller, who has the lock still, has held it: not if another has
-    /// released it, and it was taken since.
-    pub(crate) fn held(&self, key: Key, ns: u64, timed: Timed) {
-        let alone = key.mode() != Mode::Read;
-        let acquisitions = self.acquisitions.load(Relaxed); // the caller's own is the latest
-        if !alone || acquisitions == timed.before + 1 {
-            self.hold.add(ns, timed.weight, self.counting());
-        }
+    /// Whether who took the lock when it had been taken so often may have it still. Not if it
+    /// was destroyed, nor if it was taken since, unless to read.
+    pub(crate) fn may_be_held(&self, key: Key, before: u64) -> bool {
+        let is_there = self.live.load(Relaxed) == key.0; // constant while it is held
+        let is_latest = || self.acquisitions.load(Relaxed) == before + 1; // likewise
+        is_there && (key.mode() == Mode::Read || is_latest())
+    }
+
+    /// Counts how long the caller, who has the lock still, has held it.
+    pub(crate) fn held(&self, ns: u64, weight: u64) {
+        self.hold.add(ns, weight, self.counting());
     }
 
     fn counting(&self) -> Counting {

@@ -53,10 +53,10 @@ pub struct LockReport {
     pub slept: u64,
     /// Those that waited and saw the owner off its CPU.
     pub owner_off: u64,
-    /// How long those waited that had to.
-    pub wait: Times,
-    /// How long it was held, from a sample.
-    pub hold: Times,
+    /// How long those waited that had to; `None` if none had.
+    pub wait: Option<Times>,
+    /// How long it was held, from a sample; `None` if none of that was timed.
+    pub hold: Option<Times>,
     /// Where it was taken, from a sample; the longest wait in all first.
     pub sites: Vec<Site>,
 }
@@ -102,7 +102,8 @@ impl Report {
             LockReport::new(lock, stack(lock.created()), sites_of(&sites, stack))
         });
         let mut locks: Vec<_> = locks.collect();
-        locks.sort_by_key(|lock| Reverse((lock.wait.sum_ns, lock.acquisitions)));
+        let waited = |lock: &LockReport| lock.wait.as_ref().map_or(0, |wait| wait.sum_ns);
+        locks.sort_by_key(|lock| Reverse((waited(lock), lock.acquisitions)));
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default();
         Self {
@@ -146,13 +147,13 @@ impl LockReport {
 }
 
 impl Times {
-    fn new(times: &Histogram) -> Self {
-        Self {
+    fn new(times: &Histogram) -> Option<Self> {
+        (!times.is_empty()).then(|| Self {
             sum_ns: times.sum(),
             p50_ns: times.quantile(0.5),
             p99_ns: times.quantile(0.99),
             max_ns: times.max(),
-        }
+        })
     }
 }
 

@@ -44,7 +44,7 @@ mod tests {
             wait_ns,
             stack: vec![frame("take<[u8; 2]>"), frame("main")],
         };
-        let times = || Times {
+        let wait = Times {
             sum_ns: 5,
             p50_ns: 5,
             p99_ns: 5,
@@ -60,8 +60,8 @@ mod tests {
             spun: 1,
             slept: 0,
             owner_off: 0,
-            wait: times(),
-            hold: times(),
+            wait: Some(wait),
+            hold: None,
             sites: vec![site(5), site(0)],
         };
         let report = Report {

@@ -92,12 +92,15 @@ fn row(lock: &LockReport) -> Vec<String> {
         of_waits(lock.slept),
         of_waits(lock.owner_off),
     ];
-    row.extend(times(&lock.wait));
-    row.extend(times(&lock.hold));
+    row.extend(times(lock.wait.as_ref()));
+    row.extend(times(lock.hold.as_ref()));
     row
 }
 
-fn times(times: &Times) -> [String; 4] {
+fn times(times: Option<&Times>) -> [String; 4] {
+    let Some(times) = times else {
+        return ["-"; 4].map(Into::into);
+    };
     [times.sum_ns, times.p50_ns, times.p99_ns, times.max_ns]
         .map(|ns| time(Duration::from_nanos(ns)))
 }
