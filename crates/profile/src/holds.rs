@@ -27,6 +27,8 @@ struct Hold {
 pub struct Holds {
     /// The bits of the locks.
     bits: Cell<u64>,
+    /// How many there are.
+    length: Cell<usize>,
     /// In the order in which they began; the rest is free.
     holds: [Cell<Option<Hold>>; HOLDS],
 }
@@ -37,6 +39,7 @@ impl Holds {
     pub const fn new() -> Self {
         Self {
             bits: Cell::new(0),
+            length: Cell::new(0),
             holds: [const { Cell::new(None) }; HOLDS],
         }
     }
@@ -49,13 +52,14 @@ impl Holds {
 
     /// The thread has taken the lock, and the hold is timed from now on, if there is room.
     pub fn begin(&self, profile: &Profile, key: Key, timed: Timed, now: u64) {
-        if self.holds[HOLDS - 1].get().is_some() {
+        if self.length.get() == HOLDS {
             self.remove_over(profile);
         }
-        let free = self.holds.iter().find(|hold| hold.get().is_none());
-        let Some(free) = free else {
+        let length = self.length.get();
+        let Some(free) = self.holds.get(length) else {
             return self.nest(key);
         };
+        self.length.set(length + 1);
         free.set(Some(Hold {
             key,
             began: now,
@@ -89,15 +93,15 @@ impl Holds {
 
     /// In a fork's child, which times its own.
     pub fn clear(&self) {
-        self.holds.iter().for_each(|hold| hold.set(None));
+        self.length.set(0);
         self.bits.set(0);
     }
 
     /// The latest hold of a lock, and where it is.
     fn latest(&self, key: Key) -> Option<(usize, Hold)> {
-        let holds = self.holds.iter().map(Cell::get).enumerate();
-        let mut of_it = holds.filter_map(|(at, hold)| Some((at, hold.filter(|h| h.key == key)?)));
-        of_it.next_back()
+        let holds = self.holds[..self.length.get()].iter().enumerate();
+        let mut latest_first = holds.rev();
+        latest_first.find_map(|(at, hold)| Some((at, hold.get().filter(|h| h.key == key)?)))
     }
 
     fn remove_over(&self, profile: &Profile) {
@@ -110,11 +114,12 @@ impl Holds {
     }
 
     fn remove(&self, at: usize) {
-        self.holds[at].set(None);
-        for later in at + 1..HOLDS {
-            self.holds[later - 1].swap(&self.holds[later]);
+        let last = self.length.get() - 1;
+        for later in at..last {
+            self.holds[later].set(self.holds[later + 1].get());
         }
-        let holds = self.holds.iter().filter_map(Cell::get);
+        self.length.set(last);
+        let holds = self.holds[..last].iter().filter_map(Cell::get);
         let bits = holds.fold(0, |bits, hold| bits | bit(hold.key.address()));
         self.bits.set(bits);
     }
