@@ -27,7 +27,7 @@ pub fn cpus() -> usize {
 pub fn rests(task: usize) -> bool {
     let rests = |engine: &mut Engine| {
         let task = &engine.tasks[task];
-        task.state == State::Parked || task.pending == Pending::Spin
+        task.state == State::Parked || task.pending == Pending::Spin && !task.spin.alerted
     };
     ask(rests).unwrap_or(false)
 }

@@ -37,6 +37,8 @@ pub(crate) struct Spin {
     pub(crate) sees: (usize, u32),
     /// The first moment at which the condition may say something else.
     flips: Picos,
+    /// There is something new to see.
+    pub(crate) alerted: bool,
 }
 
 impl Engine {
@@ -65,6 +67,7 @@ impl Engine {
             line,
             sees: (address, 0),
             flips: last,
+            alerted: false,
         };
     }
 
@@ -73,6 +76,7 @@ impl Engine {
         let spin = &mut self.tasks[self.active].spin;
         spin.sees.1 = value;
         spin.flips = spin.last;
+        spin.alerted = false;
         self.looking = true;
         self.looked.clear();
     }
@@ -186,8 +190,9 @@ impl Engine {
     }
 
     fn alert(&mut self, task: TaskIndex, generation: u32, look: Picos) {
-        let state = &self.tasks[task];
+        let state = &mut self.tasks[task];
         if state.generation == generation && state.pending == Pending::Spin {
+            state.spin.alerted = true;
             // What else it waits for may come before that.
             self.agenda.push(look, Happening::Resume(task, generation));
         }
