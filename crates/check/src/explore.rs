@@ -93,7 +93,8 @@ impl Explorer {
     }
 
     /// Runs the thread of the highest priority; the priorities are random, and
-    /// change at `changes` random moments of each execution.
+    /// change at `changes` random moments of each execution. One that sleeps in vain
+    /// again and again goes behind all others.
     #[must_use]
     pub const fn pct(mut self, seed: u64, changes: u32, executions: u64) -> Self {
         self.strategy = Strategy::Priorities(changes);

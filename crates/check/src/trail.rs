@@ -138,6 +138,13 @@ pub(crate) struct Situation {
     pub(crate) harmless: Option<usize>,
 }
 
+/// So often a thread may sleep in vain.
+const NAPS: u32 = 3;
+
+/// Between the priorities that a change hands out, the later the higher, and those of threads that
+/// have slept in vain, the later the lower.
+const CHANGED: u64 = 1 << 32;
+
 /// The choices of an execution.
 pub(crate) struct Trail {
     strategy: Strategy,
@@ -147,6 +154,7 @@ pub(crate) struct Trail {
     random: Random,
     priorities: [u64; THREADS],
     changes: Vec<usize>,
+    slept: [u32; THREADS],
     turns: usize,
     longest: usize,
 }
@@ -161,6 +169,7 @@ impl Trail {
             random: Random(seed),
             priorities: [0; THREADS],
             changes: Vec::new(),
+            slept: [0; THREADS],
             turns: 0,
             longest: 1,
         }
@@ -179,6 +188,7 @@ impl Trail {
     pub(crate) fn rewind(&mut self) {
         self.cursor = 0;
         self.last_turn = None;
+        self.slept = [0; THREADS];
         self.turns = 0;
     }
 
@@ -321,9 +331,18 @@ impl Trail {
         if self.changes.contains(&self.turns)
             && let Some(thread) = highest(&self.priorities)
         {
-            self.priorities[thread] = self.turns as u64;
+            self.priorities[thread] = CHANGED + self.turns as u64;
         }
         highest(&self.priorities)
+    }
+
+    /// The thread has slept in vain. All others go before one that does so again and again, lest it
+    /// keep them from what it waits for.
+    pub(crate) fn slept(&mut self, thread: usize) {
+        self.slept[thread] += 1;
+        if self.slept[thread] > NAPS {
+            self.priorities[thread] = CHANGED - self.turns as u64;
+        }
     }
 
     /// Since when messages are new to the thread whose turn it is.

@@ -155,6 +155,9 @@ impl Execution<'_> {
         }
         let option = self.trail.pick(&options, &fresh);
         let is_fresh = !self.trail.is_known();
+        if option == TIMEOUT {
+            self.trail.slept(thread);
+        }
         if option == GONE {
             self.leave_behind(thread, op, is_fresh);
             return Continue(());
