@@ -1,24 +1,17 @@
 //! The machine does what a machine does: its caches, its SMT, its spinners.
 
+mod support;
+
 use std::cell::Cell;
 
 use lockyard_core::{Look, Ordering::*, Platform, Running, TaskId, Woken, Word};
 use lockyard_sim::{
-    Failure, Machine, Policy, Scenario, Sim, SimWord, Spec, Spending, Strategy, Until, UserSpace,
-    busy, name, now_ns, work,
+    Failure, Machine, Policy, Sim, SimWord, Spec, Spending, Strategy, Until, UserSpace, busy, name,
+    now_ns, work,
 };
+use support::{machine, scenario, within};
 
 const MS: u64 = 1_000_000_000;
-
-/// One cluster of so many cores with so many threads each.
-fn machine(cores: usize, threads: usize) -> Machine {
-    let machine = Machine::find("x86-32c").expect("a preset");
-    machine.resized(cores, threads)
-}
-
-fn scenario(machine: Machine) -> Scenario {
-    Scenario { machine, seed: 1 }
-}
 
 #[repr(align(128))]
 struct Line(SimWord);
@@ -31,11 +24,6 @@ impl Line {
 
 fn task(number: usize) -> TaskId {
     TaskId::new(number as u32 + 1).expect("counted from 1")
-}
-
-fn within(value: f64, expected: f64, part: f64) {
-    let ok = (value - expected).abs() <= part * expected;
-    assert!(ok, "{value} is not about {expected}");
 }
 
 #[test]

@@ -1,23 +1,16 @@
 //! The scheduler: who runs, where, and for how long.
 
+mod support;
+
 use std::cell::{Cell, RefCell};
 
 use lockyard_core::{Platform, Woken};
 use lockyard_sim::{
-    Hypervisor, Machine, Policy, Quota, Scenario, Sim, Spec, Until, busy, confine, now_ns, work,
+    Hypervisor, Machine, Policy, Quota, Sim, Spec, Until, busy, confine, now_ns, work,
 };
+use support::{machine, scenario, within};
 
 const MS: u64 = 1_000_000_000;
-
-/// One cluster of so many cores with so many threads each.
-fn machine(cores: usize, threads: usize) -> Machine {
-    let machine = Machine::find("x86-32c").expect("a preset");
-    machine.resized(cores, threads)
-}
-
-fn scenario(machine: Machine) -> Scenario {
-    Scenario { machine, seed: 1 }
-}
 
 /// The units of work that each task gets done in so long.
 fn progress(machine: Machine, policies: &[impl Clone + Into<Spec>], time: u64) -> Vec<u64> {
@@ -38,11 +31,6 @@ fn progress(machine: Machine, policies: &[impl Clone + Into<Spec>], time: u64) -
     });
     result.expect("tasks that work end");
     done.into_iter().map(Cell::into_inner).collect()
-}
-
-fn within(value: f64, expected: f64, part: f64) {
-    let ok = (value - expected).abs() <= part * expected;
-    assert!(ok, "{value} is not about {expected}");
 }
 
 #[test]
