@@ -178,8 +178,7 @@ impl Count {
         self.is_kept() || self.is_biased_somehow() && !kind.reads()
     }
 
-    /// Whether somebody finds out just now who has the lock, beside whom nobody has it that is
-    /// in the count.
+    /// Whether somebody revokes, and is finding out who has the lock beside those in the count.
     pub(super) const fn is_undecided(self) -> bool {
         self.state() == REVOKING
     }

@@ -121,8 +121,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         true
     }
 
-    /// Takes the lock if it may be taken, once is revoked what keeps the caller out. Where another
-    /// revokes, or tries to, that tells who has it; who came first may fail as well.
+    /// Takes the lock if it may be taken, once is revoked what keeps the caller out, by the caller
+    /// or by another who is about that.
     pub(super) fn take(&self, kind: Kind) -> bool {
         let count = self.count();
         match kind == Kind::Write && count.is_fenced() {
