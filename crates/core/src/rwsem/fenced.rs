@@ -277,7 +277,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             for slot in &task.slots.slots {
                 // (B2) Acquire: what a reader did that has left.
                 if slot.lock.load(Acquire) == name.lock {
-                    // (B3) Acquire: who uses the slot for another lock has left this one.
+                    // (B3) Acquire: who uses the slot for another lock has left this one. Who uses
+                    // it for this one has said so before its fence (F1), or finds the lock draining.
                     if slot.region.load(Acquire) != name.region {
                         continue;
                     }
