@@ -19,7 +19,7 @@ use lockyard_torture::{
 };
 
 /// Schedules of each number of tasks, from two on.
-const SCHEDULES: u64 = 1_500;
+const SCHEDULES: u64 = 10_000;
 
 /// The same, for many tasks, and for the other policies of a lock.
 const FEW: u64 = 400;
