@@ -1,6 +1,7 @@
 //! Models of the real-time mutex: tasks that lock, wait and give up. Those of
 //! priorities and chains are in `inheritance`.
 
+mod chains;
 mod inheritance;
 mod programs;
 

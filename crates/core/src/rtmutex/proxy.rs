@@ -33,8 +33,8 @@ impl<P: Priority, W: Policy> RawRtMutex<P, W> {
             Queued::Took => Start::Took,
             Queued::Waits => Start::Waits,
             Queued::Owns => Start::Deadlock,
-            Queued::Deadlock if self.body.leave(task) => Start::Took,
-            Queued::Deadlock => Start::Deadlock,
+            Queued::Deadlock(due) if self.body.refuse(task, due) => Start::Took,
+            Queued::Deadlock(_) => Start::Deadlock,
         }
     }
 

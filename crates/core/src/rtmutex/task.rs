@@ -22,7 +22,7 @@ use crate::{
 /// | `lenders` | the task's own gate |
 pub(crate) struct Node<P: Platform> {
     gate: Gate<P>,
-    /// Whether the task waits for a lock.
+    /// Whether the task waits for a lock ([`WAITS`]), and above that how often it has.
     waits: P::U32,
     /// Which, if it does.
     lock: Pointer<Body<P>>,
@@ -35,6 +35,9 @@ pub(crate) struct Node<P: Platform> {
     /// The top: of the top waiters of all the locks that the task owns.
     lenders: P::U32,
 }
+
+/// The mark of a task that waits.
+const WAITS: u32 = 1;
 
 impl<P: Platform> Node<P> {
     pub(crate) const fn new() -> Self {
@@ -100,19 +103,25 @@ impl<P: Priority> Task<P> {
         self.node().queued.key().prio
     }
 
+    /// Which of its waits this is: a number that wraps.
+    pub(super) fn wait(&self) -> u32 {
+        self.node().waits.load(Relaxed)
+    }
+
     /// The lock that it waits for.
     pub(super) fn lock(&self) -> Option<*const Body<P>> {
-        (self.node().waits.load(Relaxed) != 0).then(|| self.node().lock.get())
+        (self.wait() & WAITS != 0).then(|| self.node().lock.get())
     }
 
     /// It waits for `lock` from now on.
     pub(super) fn wait_for(&self, lock: &Body<P>) {
         self.node().lock.set(lock);
-        self.node().waits.store(1, Relaxed);
+        let next = (self.wait() | WAITS).wrapping_add(2 * WAITS);
+        self.node().waits.store(next, Relaxed);
     }
 
     pub(super) fn stop_waiting(&self) {
-        self.node().waits.store(0, Relaxed);
+        self.node().waits.store(self.wait() & !WAITS, Relaxed);
     }
 
     fn lenders<'h>(&'h self) -> Heap<'h, P::U32, impl Fn(TaskId) -> &'h Place<P::U32>> {

@@ -3,7 +3,7 @@
 use super::{
     Body, Inside, Policy, Refused,
     task::Task,
-    walk::{Deadlock, Detect, Walk},
+    walk::{Deadlock, Detect, Walk, adjust},
 };
 use crate::platform::{Deadline, Event, Priority, TaskId};
 
@@ -13,8 +13,8 @@ pub(super) enum Queued {
     Took,
     /// It waits in the queue.
     Waits,
-    /// It waits in the queue, and for itself.
-    Deadlock,
+    /// It waits in the queue, and for itself; and to whom a change of priorities is still due.
+    Deadlock(Option<TaskId>),
     /// It owns the lock, and so was not let in: in the queue it would be others
     /// that find the deadlock, and get the blame.
     Owns,
@@ -28,19 +28,32 @@ impl<P: Priority> Body<P> {
         detect: Detect,
         deadline: Option<Deadline>,
     ) -> Result<(), Refused> {
-        let refused = match self.queue_up(me, detect) {
+        let due = match self.queue_up(me, detect) {
             Queued::Took => return Ok(()),
             Queued::Owns => return Err(Refused::Deadlock),
-            Queued::Deadlock if detect == Detect::Full || deadline.is_none() => Refused::Deadlock,
-            Queued::Deadlock | Queued::Waits => {
-                if self.wait::<W>(me, deadline) {
-                    return Ok(());
-                }
-                Refused::TimedOut
+            Queued::Deadlock(due) if detect == Detect::Full || deadline.is_none() => {
+                let taken = self.refuse(me, due);
+                return taken.then_some(()).ok_or(Refused::Deadlock);
             }
+            Queued::Deadlock(due) => due,
+            Queued::Waits => None,
         };
-        // It may have become free since.
-        self.leave(me).then_some(()).ok_or(refused)
+        if let Some(due) = due {
+            adjust::<P>(due);
+        }
+        // It may have become free since the deadline.
+        let taken = self.wait::<W>(me, deadline) || self.leave(me);
+        taken.then_some(()).ok_or(Refused::TimedOut)
+    }
+
+    /// Takes `task`, which waits for itself, out of the queue; returns whether it got the lock
+    /// at the last moment.
+    pub(super) fn refuse(&self, task: TaskId, due: Option<TaskId>) -> bool {
+        let taken = self.leave(task);
+        if let Some(due) = due {
+            adjust::<P>(due);
+        }
+        taken
     }
 
     /// Takes the lock for `task`, or puts the task into the queue.
@@ -60,7 +73,7 @@ impl<P: Priority> Body<P> {
         inside.leave();
         match walk.map_or(Ok(()), Walk::run) {
             Ok(()) => Queued::Waits,
-            Err(Deadlock) => Queued::Deadlock,
+            Err(Deadlock(due)) => Queued::Deadlock(due),
         }
     }
 
@@ -125,10 +138,10 @@ impl<'a, P: Priority> Inside<'a, P> {
         if is_top {
             owner.change_lender(before, Some(task));
         }
-        let walk = Walk::from(&owner, detect, Some((self.0, task)));
+        let walk = Walk::from(&owner);
         owner.leave();
         walk.filter(|_| is_top || detect == Detect::Full)
-            .map(|walk| walk.for_lender(task))
+            .map(|walk| walk.because(task, self.0, detect))
     }
 
     /// Takes `task`, which is not entitled to the lock, out of the queue; if it had
@@ -142,7 +155,7 @@ impl<'a, P: Priority> Inside<'a, P> {
         let owner = self.owner().filter(|_| before == Some(task))?;
         let owner = Task::enter(owner);
         owner.change_lender(Some(task), self.top());
-        let walk = Walk::from(&owner, Detect::Minimal, None);
+        let walk = Walk::from(&owner);
         owner.leave();
         walk
     }

@@ -5,8 +5,26 @@
 //! A step holds the gates of the task and of the lock that it waits for, then
 //! those of the lock and of its owner. In between two steps nothing is held, so
 //! each begins by asking whether the chain is still what the step before saw.
+//!
+//! # Why no change is left behind
+//!
+//! A task's priority changes under its gate, by a walk's step (or by who comes, leaves
+//! or releases), and the next step of that walk is due to the task: if it still waits
+//! for the lock, it is queued anew, unless another walk was quicker, which then goes on
+//! with it. So a walk may have to pass on what others began, and must not just end: who is
+//! told of a deadlock leaves the queue, which opens the circle, and then passes on what is
+//! left. A walk ends where a task's place is as it should be, or the task is gone: who comes
+//! to a queue comes by the priority of that moment.
+//!
+//! # Why nobody is told of a circle that never was
+//!
+//! The links of a chain are seen one after another, and each may be gone when the next
+//! is seen. So a circle is followed twice at least. A link is a task that waits, and which of
+//! its waits that is. If all links of a round are those of the round before, each of those
+//! tasks has waited from the one look to the other, and has kept what it owns, so that all
+//! of them were there when the one round ended and the other began.
 
-use core::ptr;
+use core::{mem, ptr};
 
 use super::{Body, Inside, task::Task};
 use crate::platform::{Event, Platform, Priority, TaskId};
@@ -24,8 +42,22 @@ pub(super) enum Detect {
     Full,
 }
 
-/// The chain comes back to where it began.
-pub(super) struct Deadlock;
+/// The chain comes back to where it began; and to whom a change is still due, if it is to
+/// anybody: see [`adjust`].
+pub(super) struct Deadlock(pub(super) Option<TaskId>);
+
+/// A waiter that has come.
+struct Came<'a, P: Platform> {
+    /// For which lock. The caller of the walk is in a call on it.
+    first: &'a Body<P>,
+    who: TaskId,
+    /// Whether it is to be told of a circle that it only stands before.
+    asks: bool,
+    /// The links of this round, or as good as that: a hash of 64 bits.
+    seen: u64,
+    /// Those of the round before.
+    before: Option<u64>,
+}
 
 /// A walk, and its next step.
 pub(super) struct Walk<'a, P: Platform> {
@@ -34,12 +66,8 @@ pub(super) struct Walk<'a, P: Platform> {
     /// For what, when the chain was last looked at. Only compared, until a task
     /// whose gate is held is found to wait for it.
     lock: *const Body<P>,
-    /// Whom the task owes a change to: the top waiter of the lock before.
-    lender: Option<TaskId>,
     detect: Detect,
-    /// If a waiter has come: for which lock, and who. The caller is in a call on
-    /// that lock.
-    came: Option<(&'a Body<P>, TaskId)>,
+    came: Option<Came<'a, P>>,
 }
 
 /// What is to be done with a waiter.
@@ -52,57 +80,64 @@ enum Step {
 }
 
 impl<'a, P: Priority> Walk<'a, P> {
-    /// A walk from `owner`, if that waits.
-    pub(super) fn from(
-        owner: &Task<P>,
-        detect: Detect,
-        came: Option<(&'a Body<P>, TaskId)>,
-    ) -> Option<Self> {
+    /// A walk from `owner`, if that waits, as far as priorities change.
+    pub(super) fn from(owner: &Task<P>) -> Option<Self> {
         owner.lock().map(|lock| Self {
             task: owner.id(),
             lock,
-            lender: None,
-            detect,
-            came,
+            detect: Detect::Minimal,
+            came: None,
         })
     }
 
-    pub(super) fn for_lender(self, lender: TaskId) -> Self {
-        let lender = Some(lender);
-        Self { lender, ..self }
+    /// Since `who` has come for the lock `first`.
+    pub(super) fn because(self, who: TaskId, first: &'a Body<P>, detect: Detect) -> Self {
+        let came = Came {
+            first,
+            who,
+            asks: detect == Detect::Full,
+            seen: 0,
+            before: None,
+        };
+        Self {
+            detect,
+            came: Some(came),
+            ..self
+        }
     }
 
     /// # Errors
     /// It comes back, or does not end.
     pub(super) fn run(mut self) -> Result<(), Deadlock> {
+        let mut due = None;
         for _ in 0..LONGEST {
             match self.step() {
                 Ok(Some(next)) => self = next,
                 Ok(None) => return Ok(()),
-                Err(Deadlock) => break,
+                Err(Deadlock(left)) => {
+                    due = left;
+                    break;
+                }
             }
+            due = Some(self.task);
         }
         P::event(Event::DeadlockFound);
-        Err(Deadlock)
+        Err(Deadlock(due))
     }
 
     /// From the task to the owner of the lock that it waits for: the walk to go on
     /// with, or none at the end.
-    fn step(self) -> Result<Option<Self>, Deadlock> {
+    fn step(mut self) -> Result<Option<Self>, Deadlock> {
         let Some((task, lock, step)) = self.enter() else {
             return Ok(None);
         };
-        if self.comes_back(&lock) {
-            lock.leave();
-            task.leave();
-            return Err(Deadlock);
-        }
         let before = lock.top();
         if step == Step::Requeue {
             P::event(Event::ChainWalked);
             lock.waiters().remove(task.id());
             lock.insert(&task);
         }
+        let is_circle = self.closes_circle(&task, &lock);
         task.leave();
         let after = lock.top();
         // The waiter was the top, or is it now.
@@ -122,13 +157,17 @@ impl<'a, P: Priority> Walk<'a, P> {
         if changed {
             owner.change_lender(before, after);
         }
-        let next = Self::from(&owner, self.detect, self.came);
+        let next = Self::from(&owner);
         owner.leave();
         lock.leave();
+        if is_circle {
+            return Err(Deadlock(next.filter(|_| changed).map(|next| next.task)));
+        }
         Ok(next
             .filter(|_| changed || self.detect == Detect::Full)
             .map(|next| Self {
-                lender: after,
+                detect: self.detect,
+                came: self.came,
                 ..next
             }))
     }
@@ -160,28 +199,36 @@ impl<'a, P: Priority> Walk<'a, P> {
 
     /// What is to be done with the task; nothing at the end of the chain.
     fn judge(&self, task: &Task<P>) -> Option<Step> {
-        let is_there = task.lock() == Some(self.lock)
-            // A lock that was released meanwhile waits for who came: no deadlock.
-            && self.came.is_none_or(|(lock, _)| lock.owner().is_some());
-        if !is_there {
+        if task.lock() != Some(self.lock) {
             P::event(Event::ChainChanged);
             return None;
         }
-        let owes = self.lender.is_none() || task.lender() == self.lender;
-        if owes && task.prio() != task.queued_prio() {
+        if task.prio() != task.queued_prio() {
             return Some(Step::Requeue);
         }
-        let follows =
-            self.detect == Detect::Full && (self.lender.is_none() || task.lender().is_some());
+        let follows = self.detect == Detect::Full && task.lender().is_some();
         follows.then_some(Step::Follow)
     }
 
-    /// Whether the lock closes a circle. Who only stands before one is told so if it asks: the
-    /// circle may be about to be opened, by one of those in it that is told, too.
-    fn comes_back(&self, lock: &Inside<'_, P>) -> bool {
-        let asks = self.detect == Detect::Full;
-        self.came
-            .is_some_and(|(first, who)| asks && ptr::eq(lock.0, first) || lock.owner() == Some(who))
+    /// Whether the link closes a circle for the second time. If it is the first, the circle
+    /// is followed once more.
+    fn closes_circle(&mut self, task: &Task<P>, lock: &Inside<'_, P>) -> bool {
+        /// An odd number of no pattern (the golden ratio's).
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let Some(came) = self.came.as_mut().filter(|came| came.who != task.id()) else {
+            return false;
+        };
+        let link = u64::from(task.id().number()) << 32 | u64::from(task.wait());
+        came.seen = (came.seen.rotate_left(5) ^ link).wrapping_mul(SPREAD);
+        // Who only stands before a circle is told so if it asks: the circle may be about to be
+        // opened, by one of those in it that is told, too.
+        let stands_before = came.asks && ptr::eq(lock.0, came.first);
+        if !stands_before && lock.owner() != Some(came.who) {
+            return false;
+        }
+        let seen = mem::take(&mut came.seen);
+        self.detect = Detect::Full;
+        came.before.replace(seen) == Some(seen)
     }
 }
 
@@ -189,7 +236,7 @@ impl<'a, P: Priority> Walk<'a, P> {
 /// its new place, and those that it waits for their new priorities.
 pub fn adjust<P: Priority>(task: TaskId) {
     let waiter = Task::<P>::enter(task);
-    let walk = Walk::from(&waiter, Detect::Minimal, None);
+    let walk = Walk::from(&waiter);
     waiter.leave();
     if let Some(walk) = walk {
         walk.run().ok(); // nobody is to blame: nobody has come
