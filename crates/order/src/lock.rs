@@ -82,7 +82,8 @@ impl Lock<'_> {
 
     fn with(self, number: u32) -> Known {
         Known {
-            key: mix(u64::from(number), self.address as u64) | 1,
+            // Mixed first: `mix` shifts the small number over an address's bits as it is.
+            key: mix(mix(1, u64::from(number)), self.address as u64) | 1,
             address: self.address,
             kind: self.kind,
         }
@@ -91,5 +92,25 @@ impl Lock<'_> {
     /// It is no more: what comes to lie here is another.
     pub(crate) fn make_unknown(self) {
         self.tag.0.store(0, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn locks_far_apart_are_not_one() {
+        let tag = &Tag::new();
+        let key = |number, address| {
+            let kind = Kind::Mutex;
+            Lock { address, kind, tag }.with(number).key
+        };
+        // Neighbours in number, and multiples of 8 MB apart, as mappings are.
+        let far = |number| (0..64).map(move |at| key(number, 0x7f00_0000_0000 + (at << 23)));
+        let keys: HashSet<u64> = (1..=64).flat_map(far).collect();
+        assert_eq!(keys.len(), 64 * 64);
     }
 }
