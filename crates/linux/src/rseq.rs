@@ -79,7 +79,8 @@ pub fn own_area() -> *mut u8 {
 /// The calling thread's area, if the kernel knows it and `membarrier` can
 /// restart its sequences.
 fn area() -> Option<*mut u8> {
-    let area = arch::thread_pointer().wrapping_offset(glibc_offset()?);
+    let offset = glibc_offset()?;
+    let area = arch::thread_pointer().wrapping_offset(offset);
     // SAFETY: glibc allocates the area at this offset for every thread. Its
     // field `cpu_id`, which the kernel writes, is at 4.
     let cpu = unsafe { area.wrapping_add(4).cast::<i32>().read_volatile() };
@@ -87,13 +88,16 @@ fn area() -> Option<*mut u8> {
     (cpu >= 0 && registered()).then_some(area)
 }
 
-/// The offset of the area that glibc registers for every thread.
+/// The offset of the area that glibc registers for every thread, where there is code for it.
 ///
 /// It is looked up once: the dynamic linker's lock may be in the hands of a thread that
 /// loads a library and waits for the caller. Two that come at once find the same.
 fn glibc_offset() -> Option<isize> {
     const UNKNOWN: isize = 0;
     const NONE: isize = 1;
+    if !arch::RESTARTS {
+        return None;
+    }
     static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
     let mut offset = OFFSET.load(Relaxed);
     if offset == UNKNOWN {

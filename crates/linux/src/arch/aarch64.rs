@@ -116,6 +116,9 @@ pub fn prefetch_for_write(word: &AtomicU32) {
     }
 }
 
+/// Whether it is known how to make restartable sequences.
+pub const RESTARTS: bool = true;
+
 /// The thread pointer, from which the thread's rseq area is found.
 pub fn thread_pointer() -> *mut u8 {
     let pointer: *mut u8;

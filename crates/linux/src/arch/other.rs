@@ -51,20 +51,23 @@ pub fn replace_pair(_: [&AtomicU32; 2], _: [u32; 2], _: [u32; 2]) -> Option<[u32
 /// Not known how.
 pub fn prefetch_for_write(_: &AtomicU32) {}
 
-/// Not known; nobody registers an rseq area.
-pub fn thread_pointer() -> *mut u8 {
-    std::ptr::null_mut()
-}
+/// No such code is known, though the C library may have registered an area.
+pub const RESTARTS: bool = false;
 
-/// Never called: no area is registered.
-///
-/// # Safety
-/// None is needed.
-pub unsafe fn rseq_store_if(_: isize, _: &AtomicU32, _: u32, _: &AtomicU32, _: u32) -> bool {
+/// Never called: nobody looks for an area.
+pub fn thread_pointer() -> *mut u8 {
     unreachable!("no restartable sequences on this processor")
 }
 
-/// Never called: no area is registered.
+/// Never called: nobody has an area.
+///
+/// # Safety
+/// None is needed.
+pub unsafe fn rseq_store_if(_: *mut u8, _: &AtomicU32, _: u32, _: &AtomicU32, _: u32) -> bool {
+    unreachable!("no restartable sequences on this processor")
+}
+
+/// Never called: nobody has an area.
 ///
 /// # Safety
 /// None is needed.
