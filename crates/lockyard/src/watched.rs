@@ -2,13 +2,13 @@
 //! `lockyard_order` what is done with it.
 
 use lock_api::{
-    RawCondvar, RawCondvarTimed, RawMutex, RawMutexFair, RawMutexTimed, RawRwLock,
-    RawRwLockDowngrade, RawRwLockFair, RawRwLockTimed, RawRwLockUpgrade, RawRwLockUpgradeDowngrade,
-    RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
+    GuardNoSend, GuardSend, RawCondvar, RawCondvarTimed, RawMutex, RawMutexFair, RawMutexTimed,
+    RawRwLock, RawRwLockDowngrade, RawRwLockFair, RawRwLockTimed, RawRwLockUpgrade,
+    RawRwLockUpgradeDowngrade, RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
 };
 use lockyard_order::{
     Kind, Lock,
-    Mode::{self, Exclusive, Shared, Upgradable, Upgrade},
+    Mode::{self, Exclusive, Shared, SharedPassable, Upgradable, Upgrade},
     Tag, changed, destroyed, released, took, wants, wants_back,
 };
 
@@ -167,6 +167,23 @@ impl<R: RawRwLock> RwLock<R> {
     }
 }
 
+/// How who has such a guard reads.
+pub trait Reads {
+    const MODE: Mode;
+}
+
+impl Reads for GuardNoSend {
+    const MODE: Mode = Shared;
+}
+
+impl Reads for GuardSend {
+    const MODE: Mode = SharedPassable;
+}
+
+impl<R: RawRwLock<SharedGuard: Reads>> RwLock<R> {
+    const SHARED: Mode = R::SharedGuard::MODE;
+}
+
 impl<R: RawRwLock> Drop for RwLock<R> {
     fn drop(&mut self) {
         destroyed(self.lock(), self.raw.is_locked());
@@ -174,7 +191,7 @@ impl<R: RawRwLock> Drop for RwLock<R> {
 }
 
 // SAFETY: as above.
-unsafe impl<R: RawRwLock> RawRwLock for RwLock<R> {
+unsafe impl<R: RawRwLock<SharedGuard: Reads>> RawRwLock for RwLock<R> {
     const INIT: Self = Self {
         raw: R::INIT,
         tag: Tag::new(),
@@ -183,13 +200,13 @@ unsafe impl<R: RawRwLock> RawRwLock for RwLock<R> {
     type ExclusiveGuard = R::ExclusiveGuard;
 
     fn lock_shared(&self) -> R::SharedGuard {
-        self.takes(Shared, R::lock_shared)
+        self.takes(Self::SHARED, R::lock_shared)
     }
     fn try_lock_shared(&self) -> Option<R::SharedGuard> {
-        tried(self.lock(), Shared, self.raw.try_lock_shared())
+        tried(self.lock(), Self::SHARED, self.raw.try_lock_shared())
     }
     unsafe fn unlock_shared(&self, guard: R::SharedGuard) {
-        released(self.lock(), Some(Shared));
+        released(self.lock(), Some(Self::SHARED));
         // SAFETY: the caller's.
         unsafe { self.raw.unlock_shared(guard) };
     }
@@ -213,9 +230,9 @@ unsafe impl<R: RawRwLock> RawRwLock for RwLock<R> {
 }
 
 // SAFETY: as above.
-unsafe impl<R: RawRwLockFair> RawRwLockFair for RwLock<R> {
+unsafe impl<R: RawRwLockFair<SharedGuard: Reads>> RawRwLockFair for RwLock<R> {
     unsafe fn unlock_shared_fair(&self, guard: R::SharedGuard) {
-        released(self.lock(), Some(Shared));
+        released(self.lock(), Some(Self::SHARED));
         // SAFETY: the caller's.
         unsafe { self.raw.unlock_shared_fair(guard) };
     }
@@ -227,23 +244,33 @@ unsafe impl<R: RawRwLockFair> RawRwLockFair for RwLock<R> {
 }
 
 // SAFETY: as above.
-unsafe impl<R: RawRwLockDowngrade> RawRwLockDowngrade for RwLock<R> {
+unsafe impl<R: RawRwLockDowngrade<SharedGuard: Reads>> RawRwLockDowngrade for RwLock<R> {
     unsafe fn downgrade(&self, guard: R::ExclusiveGuard) -> R::SharedGuard {
         // SAFETY: the caller's.
-        self.changes(Exclusive, Shared, unsafe { self.raw.downgrade(guard) })
+        self.changes(Exclusive, Self::SHARED, unsafe {
+            self.raw.downgrade(guard)
+        })
     }
 }
 
 // SAFETY: as above.
-unsafe impl<R: RawRwLockTimed> RawRwLockTimed for RwLock<R> {
+unsafe impl<R: RawRwLockTimed<SharedGuard: Reads>> RawRwLockTimed for RwLock<R> {
     type Duration = R::Duration;
     type Instant = R::Instant;
 
     fn try_lock_shared_for(&self, timeout: R::Duration) -> Option<R::SharedGuard> {
-        tried(self.lock(), Shared, self.raw.try_lock_shared_for(timeout))
+        tried(
+            self.lock(),
+            Self::SHARED,
+            self.raw.try_lock_shared_for(timeout),
+        )
     }
     fn try_lock_shared_until(&self, timeout: R::Instant) -> Option<R::SharedGuard> {
-        tried(self.lock(), Shared, self.raw.try_lock_shared_until(timeout))
+        tried(
+            self.lock(),
+            Self::SHARED,
+            self.raw.try_lock_shared_until(timeout),
+        )
     }
     fn try_lock_exclusive_for(&self, timeout: R::Duration) -> Option<R::ExclusiveGuard> {
         tried(
@@ -262,7 +289,7 @@ unsafe impl<R: RawRwLockTimed> RawRwLockTimed for RwLock<R> {
 }
 
 // SAFETY: as above.
-unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RwLock<R> {
+unsafe impl<R: RawRwLockUpgrade<SharedGuard: Reads>> RawRwLockUpgrade for RwLock<R> {
     type UpgradableGuard = R::UpgradableGuard;
 
     fn lock_upgradable(&self) -> R::UpgradableGuard {
@@ -292,7 +319,7 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RwLock<R> {
 }
 
 // SAFETY: as above.
-unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RwLock<R> {
+unsafe impl<R: RawRwLockUpgradeFair<SharedGuard: Reads>> RawRwLockUpgradeFair for RwLock<R> {
     unsafe fn unlock_upgradable_fair(&self, guard: R::UpgradableGuard) {
         released(self.lock(), Some(Upgradable));
         // SAFETY: the caller's.
@@ -301,10 +328,12 @@ unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RwLock<R> {
 }
 
 // SAFETY: as above.
-unsafe impl<R: RawRwLockUpgradeDowngrade> RawRwLockUpgradeDowngrade for RwLock<R> {
+unsafe impl<R: RawRwLockUpgradeDowngrade<SharedGuard: Reads>> RawRwLockUpgradeDowngrade
+    for RwLock<R>
+{
     unsafe fn downgrade_upgradable(&self, guard: R::UpgradableGuard) -> R::SharedGuard {
         // SAFETY: the caller's.
-        self.changes(Upgradable, Shared, unsafe {
+        self.changes(Upgradable, Self::SHARED, unsafe {
             self.raw.downgrade_upgradable(guard)
         })
     }
@@ -317,7 +346,7 @@ unsafe impl<R: RawRwLockUpgradeDowngrade> RawRwLockUpgradeDowngrade for RwLock<R
 }
 
 // SAFETY: as above.
-unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RwLock<R> {
+unsafe impl<R: RawRwLockUpgradeTimed<SharedGuard: Reads>> RawRwLockUpgradeTimed for RwLock<R> {
     fn try_lock_upgradable_for(&self, timeout: R::Duration) -> Option<R::UpgradableGuard> {
         tried(
             self.lock(),

@@ -4,11 +4,14 @@
 use std::{
     env, mem,
     process::{self, Command},
+    sync::mpsc,
     thread,
+    time::Duration,
 };
 
 use lockyard::{
-    Condvar, Mutex, PercpuRwLock, PiMutex, RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard,
+    Condvar, Mutex, PercpuRwLock, PercpuRwLockWriteGuard, PiMutex, RwLock,
+    RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
 
 const CHILD: &str = "LOCKYARD_TEST_CHILD";
@@ -125,7 +128,7 @@ fn who_only_tries_is_not_reported() {
         alone(|| {
             let _b = b.lock();
             drop(a.try_lock());
-            drop(a.try_lock_for(std::time::Duration::from_millis(1)));
+            drop(a.try_lock_for(Duration::from_millis(1)));
         });
         // And backs off, to take them the other way round.
         for (first, second) in [(a, b), (b, a)] {
@@ -269,7 +272,7 @@ fn to_wait_for_a_condition_is_to_wait_for_its_mutex() {
         alone(|| {
             let mut a = a.lock();
             let _b = b.lock();
-            let moment = std::time::Duration::from_millis(1);
+            let moment = Duration::from_millis(1);
             condition.wait_for(&mut a, moment);
         });
     });
@@ -351,4 +354,52 @@ fn a_readers_lock_may_be_released_by_another() {
         });
     });
     assert_eq!(said, "");
+}
+
+#[test]
+fn a_readers_lock_may_be_left_to_another() {
+    let said = said("a_readers_lock_may_be_left_to_another", || {
+        let lock = &PercpuRwLock::new(());
+        let read = || lock.read();
+        let downgraded = || PercpuRwLockWriteGuard::downgrade(lock.write());
+        thread::scope(|scope| {
+            drop(scope.spawn(read).join().unwrap());
+            drop(scope.spawn(downgraded).join().unwrap());
+        });
+    });
+    assert_eq!(said, "");
+}
+
+#[test]
+fn who_passed_its_read_on_may_wait_for_it() {
+    let said = said("who_passed_its_read_on_may_wait_for_it", || {
+        let lock = &PercpuRwLock::new(());
+        let (passed, passes) = mpsc::channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _guard = passes.recv().unwrap();
+                thread::sleep(Duration::from_millis(20));
+            });
+            passed.send(lock.read()).unwrap();
+            drop(lock.write());
+        });
+    });
+    assert_eq!(said, "");
+}
+
+#[test]
+fn a_read_that_may_be_passed_on_is_in_the_order() {
+    let said = said("a_read_that_may_be_passed_on_is_in_the_order", || {
+        let (a, b) = (&PercpuRwLock::new(()), &Mutex::new(()));
+        alone(|| {
+            let _a = a.read();
+            drop(b.lock());
+        });
+        alone(|| {
+            let _b = b.lock();
+            drop(a.write());
+        });
+    });
+    assert_reports(&said, 1, "lock order inversion: 2 locks");
+    assert!(said.contains("guard that was passed on"), "{said}");
 }

@@ -110,10 +110,12 @@ fn learn(me: &Thread, lock: &Known, mode: Mode) {
     }
 }
 
-/// Whether who wants the lock waits for `held`, a hold of its own of a lock at that address.
+/// Whether who wants the lock waits for `held`, a hold of its own of a lock at that address,
+/// which is not perhaps another's by now.
 fn waits_for_own(lock: &Known, mode: Mode, held: &Held) -> bool {
     let upgrades = mode == Mode::Upgrade && held.mode() == Mode::Upgradable;
-    held.lock().key == lock.key && !upgrades && mode.waits_for(held.mode())
+    let is_own = held.lock().key == lock.key && held.mode() != Mode::SharedPassable;
+    is_own && !upgrades && mode.waits_for(held.mode())
 }
 
 /// The thread holds already what it is about to wait for.
@@ -275,7 +277,8 @@ pub fn destroyed(lock: Lock, held: bool) {
 
 /// The calling thread ends.
 fn exits(me: &Thread) {
-    for held in me.holds.iter() {
+    let is_own = |held: &&Held| held.mode() != Mode::SharedPassable; // not perhaps passed on
+    for held in me.holds.iter().filter(is_own) {
         report_at(
             None,
             format_args!("thread {} ends without unlocking what it holds", me.tid()),

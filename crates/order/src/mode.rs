@@ -12,16 +12,20 @@ pub enum Mode {
     Shared,
     /// As a reader that passes writers that wait, and may so read again.
     SharedRecursive,
+    /// As one that waits behind writers that wait, and that another thread may release: who
+    /// took it may not have it any more.
+    SharedPassable,
     /// As the writer, by the upgradable reader, who stays that while it waits.
     Upgrade,
 }
 
 impl Mode {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Exclusive,
         Self::Upgradable,
         Self::Shared,
         Self::SharedRecursive,
+        Self::SharedPassable,
         Self::Upgrade,
     ];
 
@@ -30,7 +34,10 @@ impl Mode {
     }
 
     pub(crate) fn is_shared(self) -> bool {
-        matches!(self, Self::Shared | Self::SharedRecursive)
+        matches!(
+            self,
+            Self::Shared | Self::SharedRecursive | Self::SharedPassable
+        )
     }
 
     /// Whether who wants a lock in this mode may wait for one that holds it in mode `held`.
@@ -44,7 +51,7 @@ impl Mode {
     /// Whether it waits only if a writer does, whom it does not pass.
     pub(crate) fn waits_behind_writers_for(self, held: Self) -> bool {
         match self {
-            Self::Shared => held != Self::Exclusive,
+            Self::Shared | Self::SharedPassable => held != Self::Exclusive,
             Self::Upgradable => held.is_shared(),
             _ => false,
         }
@@ -62,7 +69,7 @@ impl Mode {
         match self {
             Self::Exclusive => "",
             Self::Upgradable => "upgradable, ",
-            Self::Shared | Self::SharedRecursive => "for reading, ",
+            Self::Shared | Self::SharedRecursive | Self::SharedPassable => "for reading, ",
             Self::Upgrade => "to upgrade, ",
         }
     }
@@ -82,9 +89,10 @@ mod tests {
     #[test]
     fn readers_that_pass_writers_wait_for_writers_only() {
         assert!(SharedRecursive.waits_for(Exclusive));
-        for held in [Upgradable, Shared, SharedRecursive] {
+        for held in [Upgradable, Shared, SharedRecursive, SharedPassable] {
             assert!(!SharedRecursive.waits_for(held));
             assert!(Shared.waits_for(held) && Exclusive.waits_for(held));
+            assert!(SharedPassable.waits_for(held));
         }
     }
 

@@ -117,15 +117,27 @@ impl Inversion {
                 "one of these readers waits for another when a writer waits between them"
             ));
         }
+        if self
+            .side
+            .iter()
+            .flatten()
+            .any(|side| side.held.2 == Mode::SharedPassable)
+        {
+            text.line(format_args!(
+                "a read guard that was passed on counts here as that of who took it"
+            ));
+        }
         text.say();
     }
 
     fn waits_for_reader(&self) -> bool {
         let sides = || self.side.iter().flatten();
         sides().any(|waiter| {
-            waiter.wanted.2 == Mode::Shared
-                && sides()
-                    .any(|held| held.held.0 == waiter.wanted.0 && held.held.2 != Mode::Exclusive)
+            let (address, _, mode) = waiter.wanted;
+            sides().any(|side| {
+                let (held, _, as_what) = side.held;
+                held == address && mode.waits_behind_writers_for(as_what)
+            })
         })
     }
 }
