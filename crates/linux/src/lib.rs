@@ -23,6 +23,7 @@ pub mod clock;
 pub mod condvar;
 pub mod errno;
 pub mod events;
+pub mod exit;
 pub mod futex;
 pub mod interrupt;
 pub mod kernel_pi;

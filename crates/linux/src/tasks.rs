@@ -10,7 +10,6 @@
 
 use std::{
     cell::Cell,
-    num::NonZeroUsize,
     ptr,
     sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
@@ -23,11 +22,12 @@ use lockyard_core::{
     keeper::Keeper,
     roster::{Entry, Membership, Roster},
 };
-use once_cell::race::OnceNonZeroUsize;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::{
-    Linux, LinuxPi, Threads, errno, futex, rseq,
+    Linux, LinuxPi, Threads, errno,
+    exit::AtExit,
+    futex, rseq,
     urgency::{URGENCY, Urgency},
     whereabouts::{self, Whereabouts},
 };
@@ -486,30 +486,11 @@ fn map<T>(place: &AtomicPtr<T>, bytes: usize) {
     }
 }
 
-/// Arranges for `on_thread_exit` to be called with the number. Returns whether it may be.
+/// Arranges for `on_thread_exit` to be called with the number. Returns whether it may be: where
+/// it may not, the number is lost when the thread ends.
 fn on_exit(me: TaskId) -> bool {
-    /// The key, and 1.
-    static KEY: OnceNonZeroUsize = OnceNonZeroUsize::new();
-    if KEY.get().is_none() {
-        let mut key = 0;
-        // SAFETY: `key` is writable; the destructor is a function of this
-        // crate, which stays loaded.
-        let created = unsafe { libc::pthread_key_create(&raw mut key, Some(on_thread_exit)) } == 0;
-        if created
-            && KEY
-                .set(NonZeroUsize::MIN.saturating_add(key as usize))
-                .is_err()
-        {
-            // SAFETY: it was created above, by us, and nobody else has seen it.
-            unsafe { libc::pthread_key_delete(key) };
-        }
-    }
-    KEY.get().is_some_and(|key| {
-        let value = ptr::without_provenance::<libc::c_void>(me.number() as usize);
-        // SAFETY: the key was created above and, once set, is never deleted. When this
-        // fails for want of memory, the number is lost when the thread ends.
-        unsafe { libc::pthread_setspecific(key.get() as libc::pthread_key_t - 1, value) == 0 }
-    })
+    static AT_EXIT: AtExit = AtExit::new(on_thread_exit);
+    AT_EXIT.ask(me.number() as usize)
 }
 
 /// A thread ends, after the thread-local destructors of Rust and C++. It may

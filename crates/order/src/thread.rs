@@ -3,17 +3,14 @@
 use std::{
     cell::Cell,
     ptr,
-    sync::{
-        OnceLock,
-        atomic::{
-            AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
-            Ordering::{AcqRel, Acquire, Relaxed, Release},
-            compiler_fence,
-        },
+    sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+        compiler_fence,
     },
 };
 
-use lockyard_linux::{errno, is_gone};
+use lockyard_linux::{errno, exit::AtExit, is_gone};
 
 use crate::{
     GRAPH, graph,
@@ -252,21 +249,11 @@ fn map() -> Option<&'static Thread> {
     }
 }
 
-/// Arranges for `on_thread_exit` to be called.
+/// Arranges for `on_thread_exit` to be called. Where it may not be, the record is lost when the
+/// thread ends.
 fn on_exit(me: &'static Thread) {
-    static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
-    let key = *KEY.get_or_init(|| {
-        let mut key = 0;
-        // SAFETY: `key` is writable; the destructor is a function of this crate, which stays
-        // loaded.
-        (unsafe { libc::pthread_key_create(&raw mut key, Some(on_thread_exit)) } == 0)
-            .then_some(key)
-    });
-    if let Some(key) = key {
-        // SAFETY: the key was created above and is never deleted. When this fails for want
-        // of memory, the record is lost when the thread ends.
-        unsafe { libc::pthread_setspecific(key, ptr::from_ref(me).cast()) };
-    }
+    static AT_EXIT: AtExit = AtExit::new(on_thread_exit);
+    AT_EXIT.ask(ptr::from_ref(me).expose_provenance());
 }
 
 /// A thread ends. Destructors of others may release what it holds, in as many rounds as
