@@ -26,7 +26,7 @@ use lockyard_core::{
 };
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-use crate::{Linux, interrupt, tasks, urgency};
+use crate::{Linux, interrupt, mapping, tasks, urgency};
 
 /// The buckets of the table at first, of 64 bytes: 1 MiB of zero bytes, of which the
 /// process gets the pages that it uses.
@@ -84,20 +84,22 @@ static STAYS: AtomicBool = AtomicBool::new(false);
 /// Maps the table. Two may come at once, also a signal's handler: the first one's stays.
 #[cold]
 fn map() -> &'static Queues {
-    let (table, parts) = match map_whole() {
-        Some(whole) => (whole, &WHOLE[..]),
-        None => {
-            STAYS.store(true, Relaxed); // (M) publishes it
-            let used = map_used().expect("no memory for the queues of those that wait");
-            (used, &USED[..])
+    let whole = map_whole().map(|table| (table, &WHOLE[..]));
+    let mapped = whole.or_else(|| {
+        let table = map_used()?;
+        STAYS.store(true, Relaxed); // (M) publishes it
+        Some((table, &USED[..]))
+    });
+    if let Some((table, parts)) = mapped {
+        // (M) Release and Acquire: the loser uses the winner's.
+        let first = TABLE.compare_exchange(ptr::null_mut(), table.cast(), AcqRel, Acquire);
+        if first.is_err() {
+            unmap(table, parts);
         }
-    };
-    // (M) Release and Acquire: the loser uses the winner's.
-    let first = TABLE.compare_exchange(ptr::null_mut(), table.cast(), AcqRel, Acquire);
-    if first.is_err() {
-        unmap(table, parts);
+    } else {
+        mapping::another_maps(&TABLE);
     }
-    table_if_any().expect("it was just mapped")
+    table_if_any().expect("no memory for the queues of those that wait")
 }
 
 /// Addresses for all that the table may grow to, of which the parts can be used that it needs

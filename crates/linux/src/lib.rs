@@ -28,6 +28,7 @@ pub mod futex;
 pub mod interrupt;
 pub mod kernel_pi;
 mod loaded;
+mod mapping;
 mod pace;
 mod park;
 mod percpu;

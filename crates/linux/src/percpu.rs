@@ -26,7 +26,7 @@ use lockyard_core::{TaskId, roster::FreeNumbers};
 use once_cell::race::OnceNonZeroUsize;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
-use crate::{errno, rseq};
+use crate::{errno, mapping, rseq};
 
 /// A row has `1 << ROW_SHIFT` bytes. It is a part of the sequences in `arch`.
 pub const ROW_SHIFT: u32 = 16;
@@ -230,9 +230,9 @@ fn fresh() -> u32 {
 }
 
 /// Maps the rows unless they are mapped already.
-fn map(mapping: &AtomicPtr<Parts>) {
+fn map(place: &AtomicPtr<Parts>) {
     // (N2) Acquire pairs with the Release below: what another has mapped.
-    if !mapping.load(Acquire).is_null() {
+    if !place.load(Acquire).is_null() {
         return;
     }
     let bytes = rows() << ROW_SHIFT;
@@ -245,14 +245,17 @@ fn map(mapping: &AtomicPtr<Parts>) {
             ProtFlags::READ | ProtFlags::WRITE,
             MapFlags::PRIVATE | MapFlags::NORESERVE,
         )
-    }
-    .expect("no memory for the counters of more locks");
+    };
+    let Ok(mapped) = mapped else {
+        let found = mapping::another_maps(place);
+        return assert!(found, "no memory for the counters of more locks");
+    };
     // A huge page would hold the rows of many CPUs. A kernel without such has none
     // to be advised about.
     // SAFETY: the range is the mapping, and the advice does not change what is in it.
     let _ = unsafe { madvise(mapped, bytes, Advice::LinuxNoHugepage) };
     // (N2) Release and Acquire: the loser uses the winner's.
-    if mapping
+    if place
         .compare_exchange(ptr::null_mut(), mapped.cast(), AcqRel, Acquire)
         .is_err()
     {

@@ -27,7 +27,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use crate::{
     Linux, LinuxPi, Threads, errno,
     exit::AtExit,
-    futex, rseq,
+    futex, mapping, rseq,
     urgency::{URGENCY, Urgency},
     whereabouts::{self, Whereabouts},
 };
@@ -474,8 +474,11 @@ fn map<T>(place: &AtomicPtr<T>, bytes: usize) {
             ProtFlags::READ | ProtFlags::WRITE,
             MapFlags::PRIVATE,
         )
-    }
-    .expect("no memory for the records of more threads");
+    };
+    let Ok(mapped) = mapped else {
+        let found = mapping::another_maps(place);
+        return assert!(found, "no memory for the records of more threads");
+    };
     // (T1) Release and Acquire: the loser uses the winner's.
     if place
         .compare_exchange(ptr::null_mut(), mapped.cast(), AcqRel, Acquire)

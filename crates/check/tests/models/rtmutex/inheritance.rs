@@ -306,35 +306,41 @@ fn a_circle_that_opens_while_it_is_found() {
     let ends = Rc::new([const { Cell::new(0_u32) }; 3]);
     let seen = Rc::clone(&ends);
     let events = [Event::DeadlockFound, Event::CancelGranted];
-    explore_to(LATE, "rtmutex, an open circle", &explorer, &events, move || {
-        let chain = Chain::new();
-        set_level(task(3), 3);
-        chain.wait(4, 0);
-        let end = Rc::new(Cell::new(None));
-        let its = Rc::clone(&end);
-        go(0, &chain, move |chain| {
-            its.set(Some(begin(&chain.0[1], 3)));
-        });
-        go(0, &chain, |chain| {
-            chain.leave(4, 0);
-            chain.unlock(4, 1);
-        });
-        go(0, &chain, |_| ()); // 3, to be woken
-        let seen = Rc::clone(&seen);
-        afterwards(move || {
-            let end = end.get().expect("it was set");
-            let b = &chain.0[1];
-            let found = (b.is_locked(), b.is_contended(), level(task(4)));
-            let due = match end {
-                Start::Took => (true, false, 0),
-                Start::Waits => (false, true, 0),
-                Start::Deadlock => (false, false, 0),
-            };
-            assert_eq!(found, due, "{end:?}");
-            let count = &seen[end as usize];
-            count.set(count.get() + 1);
-        });
-    });
+    explore_to(
+        LATE,
+        "rtmutex, an open circle",
+        &explorer,
+        &events,
+        move || {
+            let chain = Chain::new();
+            set_level(task(3), 3);
+            chain.wait(4, 0);
+            let end = Rc::new(Cell::new(None));
+            let its = Rc::clone(&end);
+            go(0, &chain, move |chain| {
+                its.set(Some(begin(&chain.0[1], 3)));
+            });
+            go(0, &chain, |chain| {
+                chain.leave(4, 0);
+                chain.unlock(4, 1);
+            });
+            go(0, &chain, |_| ()); // 3, to be woken
+            let seen = Rc::clone(&seen);
+            afterwards(move || {
+                let end = end.get().expect("it was set");
+                let b = &chain.0[1];
+                let found = (b.is_locked(), b.is_contended(), level(task(4)));
+                let due = match end {
+                    Start::Took => (true, false, 0),
+                    Start::Waits => (false, true, 0),
+                    Start::Deadlock => (false, false, 0),
+                };
+                assert_eq!(found, due, "{end:?}");
+                let count = &seen[end as usize];
+                count.set(count.get() + 1);
+            });
+        },
+    );
     assert!(ends.iter().all(|count| count.get() > 0), "{ends:?}");
 }
 
