@@ -158,6 +158,15 @@ impl<P: Platform> Paging<P> {
         self.page(self.page(page).head().unwrap_or(page))
     }
 
+    /// The page, which can be taken away by itself: other pages of a compound one are mapped by
+    /// entries of their own, which nobody would change.
+    fn alone(&self, number: u32) -> &Page<P> {
+        let page = self.page(number);
+        let head = page.head();
+        assert!(head.is_none(), "page {number} is of a compound page");
+        page
+    }
+
     /// Takes a reference to the page of an address, as `Memory::pin` says.
     pub fn pin(&self, space: u32, address: u64, write: bool) -> Option<u32> {
         let entry = self.entry(space, address)?;
@@ -191,15 +200,14 @@ impl<P: Platform> Paging<P> {
         let _free = page.count.put();
     }
 
-    /// Makes an anonymous page, and maps it: `last` is the last of its pages if it is a
-    /// compound page.
+    /// Makes an anonymous page, and maps it: or a compound page, from the first to the last.
     pub fn map_anonymous(&self, space: u32, address: u64, pages: (u32, u32)) {
         let (first, last) = pages;
         let head = self.page(first);
         head.set_mapping(Mapping::Anonymous);
         head.count.set(1);
         for (page, at) in (first..=last).zip(0..) {
-            self.page(page).set_head((page != first).then_some(first));
+            self.page(page).set_head((first != last).then_some(first));
             self.map(space, address + at * PAGE, page, true);
         }
     }
@@ -216,7 +224,7 @@ impl<P: Platform> Paging<P> {
         let head = self.page(first);
         head.set_index(index);
         for page in first..=last {
-            self.page(page).set_head((page != first).then_some(first));
+            self.page(page).set_head((first != last).then_some(first));
         }
         head.set_mapping(Mapping::Inode(inode));
         head.count.set(1);
@@ -246,13 +254,26 @@ impl<P: Platform> Paging<P> {
         last
     }
 
-    /// Takes all pages out of the page cache of an inode. They are not mapped any more.
+    /// Takes all pages out of the page cache of an inode, and what it has in the swap cache.
+    /// They are not mapped any more.
     pub fn truncate(&self, inode: u32) {
         let mapping = Mapping::Inode(inode);
-        for page in &self.pages {
-            // The caller alone adds pages to this inode and takes them out.
-            if page.mapping() == mapping {
-                page.locked(|| page.set_mapping(Mapping::Nothing));
+        for (page, number) in self.pages.iter().zip(1..) {
+            if page.head().is_some_and(|head| head != number) {
+                continue; // its head's lock and mapping count
+            }
+            // A look-up may be bringing it back: who has the lock after this finds it unmapped.
+            let was_its = page.locked(|| {
+                let swapped =
+                    page.is_in_swap_cache() && self.swapped_from(number).load(Relaxed) == inode; // the lock orders it
+                let was_its = swapped || page.mapping() == mapping;
+                if was_its {
+                    page.set_in_swap_cache(false);
+                    page.set_mapping(Mapping::Nothing);
+                }
+                was_its
+            });
+            if was_its {
                 self.put_page(page);
             }
         }
@@ -267,11 +288,11 @@ impl<P: Platform> Paging<P> {
     }
 
     /// Moves a page from the page cache to the swap cache, as that of a shared mapping.
-    /// It is mapped here alone.
+    /// It is mapped here alone, and of no compound page.
     pub fn swap_out(&self, space: u32, address: u64) {
         let entry = self.mapped(space, address);
         let number = entry.load(Relaxed) >> PAGE_SHIFT; // the caller maps and unmaps it
-        let page = self.page(number);
+        let page = self.alone(number);
         let Mapping::Inode(inode) = page.mapping() else {
             panic!("page {number} belongs to no inode");
         };
@@ -284,16 +305,21 @@ impl<P: Platform> Paging<P> {
         });
     }
 
-    /// Moves a page, which is mapped here alone, to a free one: `false` if somebody has
-    /// pinned it.
+    /// Moves a page, which is mapped here alone and of no compound page, to a free one:
+    /// `false` if somebody has pinned it.
     pub fn migrate(&self, space: u32, address: u64, to: u32) -> bool {
         let entry = self.mapped(space, address);
-        let from = entry.load(Relaxed) >> PAGE_SHIFT; // the caller maps and unmaps it
-        let (page, new) = (self.page(from), self.page(to));
+        let found = entry.load(Relaxed); // the caller maps and unmaps it
+        if found & SWAPPED != 0 {
+            self.swap_in(entry, found);
+        }
+        let from = found >> PAGE_SHIFT;
+        let (page, new) = (self.alone(from), self.page(to));
         page.locked(|| {
             let flags = entry.fetch_or(MOVING, Relaxed) & WRITABLE; // released by the freeze
             let moves = page.count.freeze(1);
             if moves {
+                new.set_head(None);
                 new.set_index(page.index());
                 new.set_mapping(page.mapping());
                 page.set_mapping(Mapping::Nothing);

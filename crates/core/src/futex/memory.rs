@@ -228,13 +228,13 @@ impl<P: Platform> Page<P> {
         self.index.store(index, Relaxed); // published by what will lead to it
     }
 
-    /// The head of the compound page that it is a tail of.
+    /// The head of the compound page that it belongs to, which may be itself.
     pub fn head(&self) -> Option<u32> {
         let head = self.head.load(Relaxed); // what leads to the page orders it
         (head != 0).then_some(head)
     }
 
-    /// Makes it a tail, or none. It is new: nothing leads to it.
+    /// Makes it a part of a compound page, or of none. It is new: nothing leads to it.
     pub fn set_head(&self, head: Option<u32>) {
         self.head.store(head.unwrap_or(0), Relaxed); // published by what will lead to it
     }

@@ -198,6 +198,104 @@ fn migration_against_look_up() {
     );
 }
 
+/// Two look up what is swapped out, and one of them brings it back. Another unmaps it, frees
+/// its inode, and makes another one there with a page at the same place: nothing that was
+/// the first one's belongs to it, and its key is another one.
+fn swapped_in_and_freed(judge: fn(&[Option<Key>; 2], Option<Key>)) {
+    map_file(PAGES[0]);
+    let kept: Rc<[Cell<Option<Key>>; 2]> = Rc::default();
+    for task in 0..2 {
+        let found = Rc::clone(&kept);
+        spawn(move || {
+            let key = find::<Sequenced>(SPACE, ADDRESSES[0]);
+            found[task].set(key.ok().map(|key| *key.key()));
+        });
+    }
+    let other = Rc::new(Cell::new(None));
+    let second = Rc::clone(&other);
+    spawn(move || {
+        let memory = memory();
+        memory.swap_out(SPACE, ADDRESSES[0]);
+        memory.unmap(SPACE, ADDRESSES[0]);
+        memory.free(INODE);
+        memory.open(INODE);
+        memory.cache(INODE, 0, (PAGES[1], PAGES[1]));
+        memory.map(SPACE, ADDRESSES[1], PAGES[1], true);
+        let key = find::<Sequenced>(SPACE, ADDRESSES[1]);
+        second.set(key.ok().map(|key| *key.key()));
+    });
+    afterwards(move || judge(&[kept[0].get(), kept[1].get()], other.get()));
+}
+
+#[test]
+fn swap_in_against_freeing() {
+    let stale = Explorer::new().pct(1, 6, 20_000);
+    explore("key, swapped in, stale page", &stale, &[], || {
+        swapped_in_and_freed(|_, _| {
+            let left = memory().page(PAGES[0]).mapping();
+            assert_eq!(left, Mapping::Nothing, "a page of a freed inode");
+        });
+    });
+    let alias = Explorer::new().pct(1, 8, 20_000);
+    explore("key, swapped in, inode reused", &alias, &[], || {
+        swapped_in_and_freed(|first, other| {
+            assert!(other.is_none() || !first.contains(&other), "{ALIAS}");
+        });
+    });
+}
+
+/// A page that is moved out of the swap cache comes back.
+#[test]
+fn migration_of_what_is_swapped_out() {
+    explore("key, swapped, migration", &Explorer::new(), &[], || {
+        map_file(PAGES[0]);
+        spawn(|| {
+            let memory = memory();
+            let before = key::<Sequenced>(SPACE, ADDRESSES[0]);
+            memory.swap_out(SPACE, ADDRESSES[0]);
+            assert!(memory.migrate(SPACE, ADDRESSES[0], PAGES[1]));
+            assert_eq!(key::<Sequenced>(SPACE, ADDRESSES[0]), before);
+        });
+    });
+}
+
+/// A part of a compound page cannot be taken away by itself: look-ups of the others would
+/// never end.
+#[test]
+fn a_compound_page_stays() {
+    let swap_out: fn(u64) = |address| memory().swap_out(SPACE, address);
+    let migrate: fn(u64) = |address| assert!(memory().migrate(SPACE, address, 3));
+    for address in [0, PAGE] {
+        for take in [swap_out, migrate] {
+            let failure = fails(move || {
+                memory().open(INODE);
+                memory().cache(INODE, 0, (PAGES[0], PAGES[1]));
+                memory().map(SPACE, 0, PAGES[0], true);
+                memory().map(SPACE, PAGE, PAGES[1], true);
+                spawn(move || take(address));
+            });
+            assert!(failure.what.contains("compound"), "{failure}");
+        }
+    }
+}
+
+/// Where a tail was, a page is put that is none.
+#[test]
+fn migration_to_where_a_tail_was() {
+    explore("key, migration, tail", &Explorer::new(), &[], || {
+        map_file(PAGES[0]);
+        spawn(|| {
+            let memory = memory();
+            memory.open(INODE + 1);
+            memory.cache(INODE + 1, 0, (3, 4));
+            memory.free(INODE + 1);
+            let before = key::<Sequenced>(SPACE, ADDRESSES[0]);
+            assert!(memory.migrate(SPACE, ADDRESSES[0], 4));
+            assert_eq!(key::<Sequenced>(SPACE, ADDRESSES[0]), before);
+        });
+    });
+}
+
 /// A page is moved, and another file's is where it was: who found the page before that
 /// gets the key of its own file all the same.
 fn moved_and_reused<F: Pin>() {
