@@ -9,7 +9,7 @@ use std::{
     slice,
     sync::atomic::{
         AtomicPtr, AtomicU32, AtomicUsize,
-        Ordering::{Acquire, Relaxed, Release},
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
         fence,
     },
 };
@@ -106,9 +106,12 @@ impl Region {
 
     /// Makes a region of what the caller has mapped as shared.
     ///
+    /// Who uses a word by a region is found by those alone who use it by one that begins with
+    /// the same byte: regions that overlap otherwise have two control parts for a word.
+    ///
     /// # Errors
-    /// It is too short, or is something else than zeros or a region; or the process has
-    /// too many regions.
+    /// It is too short, is something else than zeros or a region, or overlaps a region of the
+    /// process that begins elsewhere; or the process has too many regions.
     ///
     /// # Safety
     /// - From `start`, which is aligned to 64, `len` bytes are mapped as shared, for reading
@@ -128,10 +131,13 @@ impl Region {
         // SAFETY: there is a control part, as large as was tested, mapped and aligned as
         // the caller says; it is made of atomics, for which any bytes are valid.
         let control: &Control = unsafe { start.cast().as_ref() };
+        // First: in a part of another region the format would overwrite a word.
+        let place = Place::take(start.as_ptr(), len)?;
         let format = control.format.compare_exchange(0, FORMAT, Relaxed, Relaxed);
         if let Err(other) = format
             && other != FORMAT
         {
+            place.leave();
             return Err(refused(format_args!(
                 "it begins with {other:#010x}, neither zeros nor a region of this version"
             )));
@@ -139,7 +145,7 @@ impl Region {
         Ok(Self {
             start,
             len,
-            place: Place::take(start.as_ptr(), len)?,
+            place,
             is_ours,
         })
     }
@@ -200,7 +206,10 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// | version := odd | read the version (V2) |
 /// | barrier (V1) | read start and length: is the word inside? |
 /// | write start and length | barrier (V1) |
-/// | version := even (V2) | read the version: odd, or another one? then it is not the word's |
+/// | full barrier (V3); does another overlap? then write none | read the version: odd, or another one? then it is not the word's |
+/// | version := even (V2) | |
+///
+/// Of two that take overlapping ones at once, one sees the other's (V3): one at least is refused.
 struct Place {
     version: AtomicU32,
     start: AtomicPtr<u8>,
@@ -217,52 +226,83 @@ impl Place {
     }
 
     fn take(start: *mut u8, len: usize) -> Result<&'static Self> {
-        let index = PLACES.iter().position(|place| place.try_take(start, len));
+        let index = PLACES.iter().position(Self::try_begin);
         let index = index.ok_or_else(|| {
             let most = format!("the process has {REGIONS} regions, and can have no more");
             Error::new(ErrorKind::OutOfMemory, most)
         })?;
         TAKEN.fetch_max(index + 1, Relaxed); // who has a word of it comes after this
-        Ok(&PLACES[index])
+        let place = &PLACES[index];
+        place.write(start, len);
+        fence(SeqCst); // (V3) pairs with itself
+        let mut others = PLACES[..TAKEN.load(Relaxed)].iter(); // ordered by the barrier
+        let overlaps = others.any(|other| other.overlaps(start.addr(), len));
+        if overlaps {
+            place.write(ptr::null_mut(), 0);
+        }
+        place.end();
+        if overlaps {
+            return Err(refused(format_args!(
+                "it overlaps a region of the process that begins elsewhere"
+            )));
+        }
+        Ok(place)
     }
 
-    fn try_take(&self, start: *mut u8, len: usize) -> bool {
-        let version = self.version.load(Acquire); // (V2) pairs with `change`'s Release
+    /// Makes the version odd, if the place is free.
+    fn try_begin(&self) -> bool {
+        let version = self.version.load(Acquire); // (V2) pairs with `end`'s Release
         if !version.is_multiple_of(2) || self.len.load(Relaxed) != 0 {
             return false;
         }
         let odd = version.wrapping_add(1);
-        // (V2) Acquire pairs with `change`'s Release: it is still free.
+        // (V2) Acquire pairs with `end`'s Release: it is still free.
         let begun = (self.version).compare_exchange(version, odd, Acquire, Relaxed);
-        if begun.is_ok() {
-            self.change(start, len);
-        }
         begun.is_ok()
     }
 
     fn leave(&self) {
-        self.version.fetch_add(1, Relaxed); // ordered by `change`
-        self.change(ptr::null_mut(), 0);
+        self.version.fetch_add(1, Relaxed); // ordered by `write`
+        self.write(ptr::null_mut(), 0);
+        self.end();
     }
 
     /// The caller has made the version odd.
-    fn change(&self, start: *mut u8, len: usize) {
-        fence(Release); // (V1) pairs with `holding`'s Acquire
+    fn write(&self, start: *mut u8, len: usize) {
+        fence(Release); // (V1) pairs with the Acquire of who reads it
         self.start.store(start, Relaxed); // ordered by the version
         self.len.store(len, Relaxed); // likewise
-        self.version.fetch_add(1, Release); // (V2) pairs with `holding` and `try_take`
+    }
+
+    fn end(&self) {
+        self.version.fetch_add(1, Release); // (V2) pairs with `holding` and `try_begin`
+    }
+
+    /// Whether another region is here, or is about to be, that has bytes in common with this
+    /// one and begins elsewhere.
+    fn overlaps(&self, start: usize, len: usize) -> bool {
+        let (other, other_len) = loop {
+            let version = self.version.load(Acquire); // (V2) pairs with `end`'s Release
+            let other = self.start.load(Relaxed).addr(); // ordered by the version
+            let other_len = self.len.load(Relaxed); // likewise
+            fence(Acquire); // (V1) pairs with `write`'s Release
+            if self.version.load(Relaxed) == version {
+                break (other, other_len);
+            }
+        };
+        other != 0 && other != start && other < start + len && start < other + other_len
     }
 
     /// Where the region begins, if the address lies in it.
     #[inline]
     fn holding(&self, address: usize) -> Option<*mut u8> {
-        let version = self.version.load(Acquire); // (V2) pairs with `change`'s Release
+        let version = self.version.load(Acquire); // (V2) pairs with `end`'s Release
         let start = self.start.load(Relaxed); // ordered by the version
         let len = self.len.load(Relaxed); // likewise
         if address.wrapping_sub(start.addr()) >= len {
             return None;
         }
-        fence(Acquire); // (V1) pairs with `change`'s Release
+        fence(Acquire); // (V1) pairs with `write`'s Release
         let is_whole = version.is_multiple_of(2) && self.version.load(Relaxed) == version;
         is_whole.then_some(start)
     }
@@ -291,16 +331,19 @@ mod tests {
         let place = Place::new();
         let start = ptr::without_provenance_mut(64);
         assert_eq!(place.holding(64), None);
-        assert!(place.try_take(start, 8));
-        assert!(!place.try_take(start, 8));
+        assert!(place.try_begin());
+        place.write(start, 8);
+        assert_eq!(place.holding(64), None); // somebody is at it
+        place.end();
+        assert!(!place.try_begin());
         assert_eq!(place.holding(63), None);
         assert_eq!(place.holding(71), Some(start));
         assert_eq!(place.holding(72), None);
-        place.version.fetch_add(1, Relaxed); // somebody is at it
+        assert!(place.overlaps(60, 8) && place.overlaps(68, 8));
+        assert!(!place.overlaps(64, 4) && !place.overlaps(56, 8) && !place.overlaps(72, 8));
+        place.leave();
         assert_eq!(place.holding(64), None);
-        assert!(!place.try_take(start, 8));
-        place.change(ptr::null_mut(), 0);
-        assert_eq!(place.holding(64), None);
-        assert!(place.try_take(start, 8));
+        assert!(!place.overlaps(60, 8));
+        assert!(place.try_begin());
     }
 }

@@ -196,9 +196,21 @@ fn a_mapping_of_the_callers_is_a_region() {
         libc::mmap(ptr::null_mut(), len, access, flags, -1, 0)
     };
     assert_ne!(start, libc::MAP_FAILED);
-    // SAFETY: it stays mapped, as a whole and aligned to a page, with zeros in it.
-    let region = unsafe { Region::from_mapping(NonNull::new(start.cast()).unwrap(), len) }.unwrap();
+    let start = NonNull::new(start.cast::<u8>()).unwrap();
+    // SAFETY: it stays mapped, as a whole and aligned to a page, with zeros in it; the parts
+    // begin at multiples of 64, and end before it does.
+    let part = |at, len| unsafe { Region::from_mapping(start.add(at), len) };
+    let region = part(0, len).unwrap();
     assert_eq!(region.words().len(), 1024);
+    assert!(part(0, len - 4).is_ok(), "they have one control part");
+    // A peer that has one of these two would be missed by who uses the other.
+    let inner = part(2048, len - 2048).err().unwrap().to_string();
+    assert!(inner.contains("begins elsewhere"), "{inner}");
+    assert_eq!(
+        control(&region)[512].load(Relaxed),
+        0,
+        "it is left as it was"
+    );
     let word = &region.words()[1023];
     let child = Child::start(|| assert_eq!(await_change(word), 5));
     until_counted(&region, 1);
