@@ -16,7 +16,11 @@ use std::{
 
 use lockyard_core::futex::Shared;
 use rustix::{
-    fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create},
+    fs::{
+        FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fstat, ftruncate,
+        memfd_create,
+    },
+    io::{Errno, retry_on_intr},
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
 
@@ -30,7 +34,7 @@ pub(super) struct Control {
     pub(super) waiters: Shared<Linux, BUCKETS, SLOTS>,
 }
 
-/// With the format's line 16 KiB, of which the file gets the pages that are used.
+/// With the format's line 16 KiB.
 const BUCKETS: usize = 255;
 /// With the crowd's number they fill a line.
 const SLOTS: usize = 15;
@@ -66,8 +70,11 @@ impl Region {
     /// it shorter or longer.
     ///
     /// # Errors
-    /// There is no such memory.
+    /// There is no such memory, or are no words.
     pub fn file(words: usize) -> Result<File> {
+        if words == 0 {
+            return Err(too_short(Self::CONTROL as u64));
+        }
         let bytes = words.checked_mul(4);
         let bytes = bytes.and_then(|bytes| bytes.checked_add(Self::CONTROL));
         let bytes = bytes.ok_or_else(|| refused(format_args!("{words} words are too many")))?;
@@ -78,14 +85,15 @@ impl Region {
         Ok(file.into())
     }
 
-    /// Maps a file, which begins with zeros or is a region already.
+    /// Maps a file, which begins with zeros or is a region already. First all of its memory is
+    /// reserved: a word for which a full file system has none would be the process's end.
     ///
     /// Whoever makes the file shorter while it is mapped kills those who use words behind
     /// its end (`SIGBUS`): that of [`Region::file`] cannot be made shorter.
     ///
     /// # Errors
-    /// It is too short, is something else, or cannot be mapped for writing; or the process
-    /// has too many regions.
+    /// It is too short, is something else, cannot be mapped for writing, or the file system is
+    /// full; or the process has too many regions.
     pub fn open(file: impl AsFd) -> Result<Self> {
         let size = fstat(&file)?.st_size;
         let len = usize::try_from(size).ok().filter(|&len| len >= LEAST);
@@ -97,7 +105,7 @@ impl Region {
         let start = NonNull::new(start.cast()).expect("nothing is mapped at 0");
         // SAFETY: it was mapped above, page by page and so aligned; only `drop` unmaps it,
         // and all that uses a word of it borrows the region.
-        let region = unsafe { Self::new(start, len, true) };
+        let region = reserve(&file, len).and_then(|()| unsafe { Self::new(start, len, true) });
         if region.is_err() {
             unmap(start, len);
         }
@@ -166,6 +174,15 @@ impl Drop for Region {
         if self.is_ours {
             unmap(self.start, self.len);
         }
+    }
+}
+
+/// Gives so many bytes of the file memory, where its file system can do that beforehand.
+fn reserve(file: &impl AsFd, len: usize) -> Result<()> {
+    let flags = FallocateFlags::KEEP_SIZE;
+    match retry_on_intr(|| fallocate(file, flags, 0, len as u64)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        reserved => Ok(reserved?),
     }
 }
 

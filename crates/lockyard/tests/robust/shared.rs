@@ -3,7 +3,9 @@
 //! who waits.
 
 use std::{
+    fs::File,
     num::NonZeroU32,
+    os::unix::fs::MetadataExt,
     ptr::{self, NonNull},
     sync::atomic::{
         AtomicU32,
@@ -158,9 +160,10 @@ fn a_word_in_no_region_is_the_kernels() {
 #[test]
 fn what_is_no_region_is_refused() {
     let _alone = Alone::begin();
-    let why = |file: &std::fs::File| Region::open(file).err().unwrap().to_string();
-    let empty = Region::file(0).unwrap();
-    assert_eq!(why(&empty), "16384 bytes: a region has 16388 at least");
+    let why = |file: &File| Region::open(file).err().unwrap().to_string();
+    let empty = File::open("/dev/null").unwrap();
+    assert_eq!(why(&empty), "0 bytes: a region has 16388 at least");
+    assert!(Region::file(0).is_err());
     assert!(Region::file(usize::MAX).is_err());
     let file = Region::file(1).unwrap();
     let region = Region::open(&file).unwrap();
@@ -218,6 +221,18 @@ fn a_mapping_of_the_callers_is_a_region() {
     shared::wake(word, ALL);
     child.join();
     assert_eq!(counted(&region), [0, 0]);
+}
+
+/// Else a word without memory would end who uses it, where there is no more.
+#[test]
+fn a_file_has_all_its_memory_before_it_is_used() {
+    let _alone = Alone::begin();
+    const WORDS: usize = 1 << 16;
+    let file = Region::file(WORDS).unwrap();
+    let blocks = || file.metadata().unwrap().blocks();
+    assert_eq!(blocks(), 0, "it is sparse");
+    let _region = Region::open(&file).unwrap();
+    assert!(blocks() * 512 >= (Region::CONTROL + 4 * WORDS) as u64);
 }
 
 /// Of those who wait one after the other is killed, and the last is woken.
