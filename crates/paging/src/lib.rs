@@ -31,7 +31,7 @@ const MOVING: u32 = 1 << 2;
 const PAGE_SHIFT: u32 = 3;
 
 /// How much of everything there is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
     /// Pages.
     pub pages: u32,
@@ -47,6 +47,7 @@ pub struct Sizes {
 
 /// The memory of a machine.
 pub struct Paging<P: Platform> {
+    sizes: Sizes,
     pages: Box<[Page<P>]>,
     inodes: Box<[Inode<P>]>,
     spaces: Box<[Space<P>]>,
@@ -76,6 +77,11 @@ impl<W: Word> Words<W> {
         }
     }
 
+    fn clear(&self) {
+        let words = self.lines.iter().flat_map(|line| &line.0);
+        words.for_each(|word| word.store(0, Relaxed)); // nobody uses them
+    }
+
     fn get(&self, index: usize) -> Option<&W> {
         (index < self.count).then(|| &self.lines[index / IN_A_LINE].0[index % IN_A_LINE])
     }
@@ -89,6 +95,7 @@ impl<P: Platform> Paging<P> {
     /// Memory in which everything is free.
     pub fn new(sizes: Sizes) -> Self {
         Self {
+            sizes,
             pages: zeroed(sizes.pages, Page::new),
             inodes: zeroed(sizes.inodes, Inode::new),
             spaces: zeroed(sizes.spaces, Space::new),
@@ -97,6 +104,22 @@ impl<P: Platform> Paging<P> {
             sequences: Sequences::new(),
             readers: Readers::new(sizes.tasks),
         }
+    }
+
+    /// How much of everything there is.
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// Makes everything free again. No task uses it.
+    pub fn clear(&self) {
+        self.pages.iter().for_each(Page::clear);
+        self.inodes.iter().for_each(Inode::clear);
+        self.spaces.iter().for_each(|space| space.count.set(0));
+        self.tables.iter().for_each(Words::clear);
+        self.swapped_from.clear();
+        self.sequences.clear();
+        self.readers.clear();
     }
 
     /// The page of this number.

@@ -28,6 +28,13 @@ impl<P: Platform> Readers<P> {
         Self(super::zeroed(tasks, || Reader(P::U32::ZERO)))
     }
 
+    /// Nobody is inside a section.
+    pub(crate) fn clear(&self) {
+        for Reader(word) in &self.0 {
+            word.store(0, Relaxed); // there are no readers
+        }
+    }
+
     pub(crate) fn read_section<R>(&self, section: impl FnOnce() -> R) -> R {
         let Reader(word) = &self.0[P::me().number() as usize - 1];
         let outside = word.load(Relaxed); // the task's own

@@ -1,6 +1,6 @@
 //! The simulated machine's memory management: that of crates/paging, with what it costs.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use lockyard_core::futex::memory::{Inode, Memory, Page, Sequences, Space};
 use lockyard_paging::{Paging, Sizes};
@@ -11,20 +11,27 @@ use crate::{
 };
 
 thread_local! {
-    static PAGING: Cell<Option<&'static Paging<Sim>>> = const { Cell::new(None) };
+    /// All that the thread's machines were given, of different sizes: the last is in use.
+    static PAGING: RefCell<Vec<&'static Paging<Sim>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Gives the machine memory, in which everything is free, for the simulations of this
-/// thread from now on. It is never freed: what a simulation has seen stays valid.
+/// thread from now on. It is never freed: what a simulation has seen stays valid. But who asks
+/// for the same sizes again gets the same memory, and what was in it is gone.
 pub fn new_memory(sizes: Sizes) -> &'static Paging<Sim> {
-    let paging = &*Box::leak(Box::new(Paging::new(sizes)));
-    PAGING.set(Some(paging));
+    let again = PAGING.with_borrow_mut(|made| {
+        let place = made.iter().position(|paging| paging.sizes() == sizes)?;
+        Some(made.remove(place))
+    });
+    again.inspect(|paging| paging.clear());
+    let paging = again.unwrap_or_else(|| Box::leak(Box::new(Paging::new(sizes))));
+    PAGING.with_borrow_mut(|made| made.push(paging));
     paging
 }
 
 /// Names memory's parts, as tasks of a simulation know them.
 pub(crate) fn name_parts() {
-    if let Some(paging) = PAGING.get() {
+    if let Some(paging) = PAGING.with_borrow(|made| made.last().copied()) {
         name(paging.pages(), "page", &[]);
         name(paging.inodes(), "inode", &[]);
         name(paging.spaces(), "space", &[]);
@@ -32,7 +39,8 @@ pub(crate) fn name_parts() {
 }
 
 fn paging() -> &'static Paging<Sim> {
-    PAGING.get().expect("the machine was given memory")
+    let given = PAGING.with_borrow(|made| made.last().copied());
+    given.expect("the machine was given memory")
 }
 
 /// The active task makes a system call that does nothing.
@@ -88,7 +96,10 @@ mod tests {
 
     use lockyard_core::{
         Event,
-        futex::lookup::{Access, Fault, Lockless, PageLock, Pin, Sequenced, SharedKey},
+        futex::{
+            lookup::{Access, Fault, Lockless, PageLock, Pin, Sequenced, SharedKey},
+            memory::Mapping,
+        },
     };
 
     use super::*;
@@ -158,6 +169,23 @@ mod tests {
             assert!(stats.lines["page"] > 0);
             assert_eq!(stats, look(), "the same each time");
         }
+    }
+
+    #[test]
+    fn memory_is_used_again_empty() {
+        let memory = new_memory(SIZES);
+        memory.open(1);
+        memory.cache(1, 7, (1, 2));
+        memory.map(1, 0, 1, true);
+        memory.sequences().skip_to(7);
+        let again = new_memory(SIZES);
+        assert!(std::ptr::eq(memory, again));
+        let page = again.page(2);
+        assert_eq!((page.head(), again.page(1).index()), (None, 0));
+        assert_eq!(again.page(1).mapping(), Mapping::Nothing);
+        assert_eq!(again.pin(1, 0, false), None);
+        let more = Sizes { pages: 3, ..SIZES };
+        assert!(!std::ptr::eq(memory, new_memory(more)));
     }
 
     #[test]

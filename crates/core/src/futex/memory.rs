@@ -182,6 +182,16 @@ impl<P: Platform> Page<P> {
         }
     }
 
+    /// Makes it a free page, whatever it was. Nobody uses it.
+    pub fn clear(&self) {
+        self.lock.forget();
+        self.count.set(0);
+        self.set_mapping(Mapping::Nothing);
+        self.set_in_swap_cache(false);
+        self.set_index(0);
+        self.set_head(None);
+    }
+
     /// Runs `section` under the page lock. Who finds it taken sleeps, as in kernels.
     pub fn locked<R>(&self, section: impl FnOnce() -> R) -> R {
         self.lock.lock_asleep();
@@ -264,6 +274,12 @@ impl<P: Platform> Inode<P> {
         }
     }
 
+    /// Makes it memory for an inode again. Nobody uses it.
+    pub fn clear(&self) {
+        self.count.set(0);
+        self.sequence.iter().for_each(|half| half.store(0, Relaxed)); // as the caller says
+    }
+
     /// Makes it another inode, with a reference. A grace period has passed since
     /// anything led to the old one.
     pub fn renew(&self) {
@@ -304,6 +320,12 @@ impl<P: Platform> Sequences<P> {
             gate: Gate::new(),
             last: [P::U32::ZERO, P::U32::ZERO],
         }
+    }
+
+    /// From now on no inode has a number. Nobody uses it.
+    pub fn clear(&self) {
+        self.gate.forget();
+        self.skip_to(0);
     }
 
     /// Goes on behind this number, the last that was given. The caller has the gate, or is
