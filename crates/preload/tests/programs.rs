@@ -315,6 +315,14 @@ fn an_unknown_glibc_keeps_its_locks() {
     assert_eq!(ours, "mutexes are ours, rwlocks ours\n");
 }
 
+/// Valgrind gives its program another auxiliary vector than the kernel did.
+#[test]
+fn a_program_under_valgrind_runs() {
+    if has("valgrind") {
+        same(Path::new("valgrind"), &["--tool=none", "-q", "/bin/true"]);
+    }
+}
+
 #[test]
 fn python_and_its_children_run() {
     if has("python3") {
