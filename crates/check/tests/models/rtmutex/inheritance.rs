@@ -15,33 +15,49 @@ use lockyard_core::{
 use super::{MOST, go, task};
 use crate::{DEADLINE, LATE, explore, explore_to};
 
-/// Locks: the first is owned by task 3, the next by 4, and so on.
-struct Chain([RawRtMutex<Check, Block>; 4]);
+/// Locks, of which each has an owner.
+pub(super) struct Chain(Vec<RawRtMutex<Check, Block>>);
 
 impl Chain {
+    /// The first is owned by task 3, the next by 4, and so on.
     fn new() -> Rc<Self> {
-        let chain = Self([const { RawRtMutex::new() }; 4]);
-        for (lock, (owner, called)) in chain.0.iter().zip((3..).zip(["a", "b", "c", "d"])) {
+        Self::of(&[3, 4, 5, 6])
+    }
+
+    /// The first is owned by the first of these, and so on.
+    pub(super) fn of(owners: &[u32]) -> Rc<Self> {
+        let called = ["a", "b", "c", "d", "e", "f"];
+        let chain = Self(owners.iter().map(|_| RawRtMutex::new()).collect());
+        for (lock, (&owner, called)) in chain.0.iter().zip(owners.iter().zip(called)) {
             name(lock, called);
             lock.lock_new_for(task(owner));
         }
         Rc::new(chain)
     }
 
+    /// A task wants a lock.
+    pub(super) fn begin(&self, number: u32, lock: usize) -> Start {
+        begin(&self.0[lock], number)
+    }
+
     /// A task waits for a lock.
-    fn wait(&self, number: u32, lock: usize) {
+    pub(super) fn wait(&self, number: u32, lock: usize) {
         start(&self.0[lock], number, Start::Waits);
     }
 
     /// It no longer does.
-    fn leave(&self, number: u32, lock: usize) {
+    pub(super) fn leave(&self, number: u32, lock: usize) {
+        assert!(!self.ends(number, lock), "{lock} by {number}");
+    }
+
+    /// It no longer does; returns whether it has the lock.
+    pub(super) fn ends(&self, number: u32, lock: usize) -> bool {
         // SAFETY: it waits there.
-        let taken = unsafe { self.0[lock].cancel_for(task(number)) };
-        assert!(!taken, "{lock} by {number}");
+        unsafe { self.0[lock].cancel_for(task(number)) }
     }
 
     /// A task releases the lock, which it owns.
-    fn unlock(&self, number: u32, lock: usize) {
+    pub(super) fn unlock(&self, number: u32, lock: usize) {
         // SAFETY: it is the owner.
         unsafe { self.0[lock].unlock_for(task(number)) };
     }
@@ -58,7 +74,7 @@ fn begin(lock: &RawRtMutex<Check, Block>, number: u32) -> Start {
 }
 
 /// A task gets another level of its own.
-fn change(number: u32, level: u32) {
+pub(super) fn change(number: u32, level: u32) {
     set_level(task(number), level);
     adjust::<Check>(task(number));
 }
