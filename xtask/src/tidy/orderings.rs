@@ -28,19 +28,8 @@ pub fn check(source: &Source) -> Vec<Finding> {
 
 /// The tokens that are orderings which order, but for those of tests.
 pub fn sites(source: &Source) -> impl Iterator<Item = usize> {
-    let mut in_import = false;
-    source
-        .tokens
-        .iter()
-        .enumerate()
-        .filter_map(move |(at, token)| {
-            match token.text.as_str() {
-                "use" => in_import = !source.has(at + 1, &["<"]),
-                ";" => in_import = false,
-                _ => {}
-            }
-            (!in_import && !token.test && is_ordering(source, at)).then_some(at)
-        })
+    (0..source.tokens.len())
+        .filter(|&at| !source.tokens[at].test && is_ordering(source, at) && !source.in_use(at))
 }
 
 /// Whether the token is an ordering that orders, by its full name or alone.

@@ -1,7 +1,10 @@
 //! crates/core runs in every world: it depends on nothing but `core`, has no
 //! conditional compilation, and waits only through its `Platform`.
 
-use super::{Finding, source::Source};
+use super::{
+    Finding,
+    source::{Source, Token},
+};
 
 const CORE: &str = "crates/core/src/";
 const PLATFORM: &str = "crates/core/src/platform.rs";
@@ -27,15 +30,18 @@ pub fn check(source: &Source) -> Vec<Finding> {
 fn conditional(source: &Source, at: usize) -> Option<String> {
     let name = source.tokens[at].text.as_str();
     let open = match name {
-        "cfg" | "cfg_attr" if source.before(at) == "[" => at + 1,
+        "cfg" | "cfg_attr" if source.has(at + 1, &["("]) => at + 1,
         "cfg" | "cfg_select" if source.has(at + 1, &["!"]) => at + 2,
         _ => return None,
     };
-    let asked = source
-        .group(open)
+    let inside = source.group(open);
+    let predicate = match name {
+        "cfg_attr" => first_argument(inside),
+        _ => inside,
+    };
+    let asked = predicate
         .iter()
         .map(|token| token.text.as_str())
-        .take_while(|text| name != "cfg_attr" || *text != ",")
         .filter(|text| text.starts_with(char::is_alphabetic))
         .find(|text| !matches!(*text, "not" | "all" | "any" | "test" | "debug_assertions"))?;
     Some(format!(
@@ -44,7 +50,22 @@ fn conditional(source: &Source, at: usize) -> Option<String> {
     ))
 }
 
-/// Paths out of `core`, and atomics that bypass the platform's words.
+/// The tokens up to the first comma that is inside no group.
+fn first_argument(tokens: &[Token]) -> &[Token] {
+    let mut depth = 0;
+    let end = tokens.iter().position(|token| {
+        match token.text.as_str() {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth -= 1,
+            _ => {}
+        }
+        depth == 0 && token.text == ","
+    });
+    &tokens[..end.unwrap_or(tokens.len())]
+}
+
+/// Paths out of `core`, atomics that bypass the platform's words, and what only one
+/// architecture has.
 fn foreign(source: &Source, at: usize) -> Option<String> {
     let name = source.tokens[at].text.as_str();
     let leads_path = source.has(at + 1, &[":", ":"]);
@@ -54,7 +75,9 @@ fn foreign(source: &Source, at: usize) -> Option<String> {
         "std" | "alloc" if (leads_path && !in_path) || is_extern => Some(format!(
             "`{name}` in core: use `core`, or ask `Platform` for it"
         )),
-        "atomic" if leads_path || in_path => atomic(source, name),
+        "atomic" if leads_path || in_path || source.in_use(at) => atomic(source, name),
+        "arch" if leads_path || in_path || source.in_use(at) => Some(machine(name)),
+        "asm" | "global_asm" | "naked_asm" if source.has(at + 1, &["!"]) => Some(machine(name)),
         _ if is_atomic_type(name) => atomic(source, name),
         _ => None,
     }
@@ -64,6 +87,10 @@ fn atomic(source: &Source, name: &str) -> Option<String> {
     (source.path != PLATFORM).then(|| {
         format!("`{name}` outside platform.rs: use the platform's `Word` and its `Ordering`")
     })
+}
+
+fn machine(name: &str) -> String {
+    format!("`{name}` in core, which knows no architecture: ask `Platform` for it")
 }
 
 fn is_atomic_type(name: &str) -> bool {
@@ -134,11 +161,14 @@ mod tests {
             "target_arch",
         );
         assert_found("fn f() { cfg_select! { unix => {} } }", "unix");
+        assert_found("#[cfg_attr(all(), cfg(unix))] fn f() {}", "unix");
+        assert_found("#[cfg_attr(any(test, unix), inline)] fn f() {}", "unix");
     }
 
     #[test]
     fn cfg_on_tests_and_debug_assertions_is_fine() {
         assert_fine("#![cfg_attr(not(test), no_std)]");
+        assert_fine("#![cfg_attr(all(debug_assertions, not(test)), no_std)]");
         assert_fine("#[cfg(debug_assertions)] fn f() {}");
         assert_fine("fn f() { if cfg!(debug_assertions) {} }");
     }
@@ -156,10 +186,29 @@ mod tests {
     fn atomics_are_found_outside_the_platform() {
         assert_found("use core::sync::atomic::fence;", "`atomic`");
         assert_found("use core::sync::{atomic::fence};", "`atomic`");
+        assert_found("use core::sync::{Exclusive, atomic as f};", "`atomic`");
+        assert_found("use core::{sync::{atomic}};", "`atomic`");
         assert_found("struct Lock { word: AtomicU32 }", "`AtomicU32`");
+        assert_fine("use a::b;\nfn f(atomic: bool) {}");
         let platform = "use core::sync::atomic::AtomicU32;";
         assert!(found(PLATFORM, platform).is_empty());
         assert_eq!(found(PLATFORM, "use std::thread;").len(), 1);
+    }
+
+    #[test]
+    fn what_one_architecture_has_is_found() {
+        assert_found("fn f() { core::arch::x86_64::_rdtsc() }", "`arch`");
+        assert_found("use core::{arch as a};", "`arch`");
+        assert_found("fn f() { asm!(\"nop\") }", "`asm`");
+        assert_fine("fn f(arch: u32) -> u32 { arch }");
+    }
+
+    #[test]
+    fn what_follows_a_test_field_is_judged() {
+        assert_found(
+            "struct A { #[cfg(test)] a: B, word: AtomicU32 }",
+            "`AtomicU32`",
+        );
     }
 
     #[test]

@@ -70,6 +70,23 @@ impl Source {
         at.checked_sub(1).map_or("", |at| &self.tokens[at].text)
     }
 
+    /// Whether the token at an index belongs to a `use` declaration.
+    pub fn in_use(&self, at: usize) -> bool {
+        let start = self.tokens[..at]
+            .iter()
+            .rposition(|token| token.text == ";");
+        let start = start.map_or(0, |end| end + 1);
+        // `use<..>` lists what a return type captures.
+        (start..at).any(|at| self.tokens[at].text == "use" && !self.has(at + 1, &["<"]))
+    }
+
+    /// The tokens inside each attribute's brackets.
+    pub fn attributes(&self) -> impl Iterator<Item = &[Token]> {
+        let outer = self.find(&["#", "["]).map(|at| at + 1);
+        let inner = self.find(&["#", "!", "["]).map(|at| at + 2);
+        outer.chain(inner).map(|open| self.group(open))
+    }
+
     /// The tokens inside the group that opens at an index.
     pub fn group(&self, open: usize) -> &[Token] {
         let mut depth = 0;
@@ -104,7 +121,7 @@ impl Source {
     }
 
     /// The comment lines directly above a line; attributes may stand between.
-    fn block_above(&self, line: usize) -> String {
+    pub fn block_above(&self, line: usize) -> String {
         let block: Vec<&str> = self.lines[..line - 1]
             .iter()
             .rev()
@@ -145,10 +162,12 @@ impl Source {
     }
 }
 
-/// Appends the tokens of a stream. An item that only tests see reaches from
-/// `#[cfg(test)]` to the first `{}` or `;`.
+/// Appends the tokens of a stream. What only tests see reaches from `#[cfg(test)]` to the
+/// first `{}`, `;` or `,`, but for the commas of generics and of what follows `where`.
 fn flatten(stream: TokenStream, test: bool, out: &mut Vec<Token>) {
     let mut in_test_item = test;
+    let mut angles = 0_usize;
+    let mut after_where = false;
     for tree in stream {
         let push = |text: &str, at, test, out: &mut Vec<Token>| {
             let text = text.to_owned();
@@ -163,7 +182,9 @@ fn flatten(stream: TokenStream, test: bool, out: &mut Vec<Token>) {
                     Delimiter::None => ("", ""),
                 };
                 let attribute = out.last().is_some_and(|token| token.text == "#");
-                in_test_item |= attribute && group.stream().to_string() == "cfg (test)";
+                if attribute && group.stream().to_string() == "cfg (test)" {
+                    (in_test_item, angles, after_where) = (true, 0, false);
+                }
                 push(open, group.span_open().start(), in_test_item, out);
                 flatten(group.stream(), in_test_item, out);
                 push(close, group.span_close().start(), in_test_item, out);
@@ -171,8 +192,17 @@ fn flatten(stream: TokenStream, test: bool, out: &mut Vec<Token>) {
             }
             tree => {
                 let text = tree.to_string();
+                let before = out.last().map_or("", |token| &token.text);
+                match text.as_str() {
+                    "<" => angles += 1,
+                    ">" if before == "=" => angles = 0, // an arm's arrow
+                    ">" if before != "-" => angles = angles.saturating_sub(1),
+                    "where" => after_where = true,
+                    _ => {}
+                }
+                let ends = text == ";" || text == "," && angles == 0 && !after_where;
                 push(&text, tree.span().start(), in_test_item, out);
-                in_test_item = test || in_test_item && text != ";";
+                in_test_item = test || in_test_item && !ends;
             }
         }
     }
@@ -252,6 +282,21 @@ mod tests {
             ["a", "std", "b", "c", "d", "e"].map(marked),
             [false, true, false, true, true, false]
         );
+    }
+
+    #[test]
+    fn a_test_field_ends_at_its_comma() {
+        let text = "struct A {\n#[cfg(test)]\na: B<C, D>,\ne: F,\n}\n#[cfg(test)]\n\
+                    impl<G, H> I for J where G: K, H: L { fn m() {} }\n\
+                    fn n() { match o { #[cfg(test)] p if p < 3 => q, r => s } }";
+        let source = Source::parse("a.rs", text).unwrap();
+        let marked = |name: &&str| source.tokens[source.find(&[name]).next().unwrap()].test;
+        assert!(
+            ["a", "D", "H", "J", "K", "L", "m", "p", "q"]
+                .iter()
+                .all(marked)
+        );
+        assert!(!["e", "F", "n", "r", "s"].iter().any(marked));
     }
 
     #[test]
