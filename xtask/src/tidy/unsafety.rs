@@ -1,5 +1,6 @@
 //! Unsafe code says why it is sound, and an unsafe interface what it asks.
 
+use proc_macro2::LineColumn;
 use syn::{Attribute, ImplItem, ItemImpl, Safety, TraitItemFn, visit, visit::Visit};
 
 use super::{Finding, source::Source};
@@ -9,9 +10,11 @@ pub fn check(source: &Source) -> Vec<Finding> {
     let mut contracts = Contracts {
         path: &source.path,
         findings: Vec::new(),
+        seen: Vec::new(),
     };
     contracts.visit_file(&source.ast);
     let mut findings = contracts.findings;
+    findings.extend(in_macros(source, &contracts.seen));
     findings.extend(unexplained(source, "{", "block"));
     findings.extend(unexplained(source, "impl", "impl"));
     findings
@@ -37,23 +40,77 @@ fn unexplained(source: &Source, next: &str, what: &str) -> Vec<Finding> {
         .collect()
 }
 
+/// Unsafe functions and traits that macros make, which the syntax tree does not show,
+/// without a contract.
+fn in_macros(source: &Source, seen: &[LineColumn]) -> Vec<Finding> {
+    source
+        .find(&["unsafe"])
+        .filter(|&at| !seen.contains(&source.tokens[at].at) && is_interface(source, at + 1))
+        .filter(|&at| !in_trait_impl(source, at))
+        .map(|at| source.tokens[at].at.line)
+        .filter(|&line| {
+            let above = source.block_above(line);
+            !above
+                .lines()
+                .any(|line| line.trim_start_matches('/').trim() == "# Safety")
+        })
+        .map(|line| Finding::new(&source.path, line, UNCONTRACTED))
+        .collect()
+}
+
+/// Whether a trait or a function, and not a function's type, follows `unsafe`.
+fn is_interface(source: &Source, at: usize) -> bool {
+    let is_abi = |at: usize| {
+        source
+            .tokens
+            .get(at)
+            .is_some_and(|t| t.text.starts_with('"'))
+    };
+    let at = match source.has(at, &["extern"]) {
+        true => at + 1 + usize::from(is_abi(at + 1)),
+        false => at,
+    };
+    source.has(at, &["trait"]) || source.has(at, &["fn"]) && !source.has(at + 1, &["("])
+}
+
+/// Whether the braces around a token are those of an `impl .. for ..`.
+fn in_trait_impl(source: &Source, at: usize) -> bool {
+    let text = |at: usize| source.tokens[at].text.as_str();
+    let mut depth = 0;
+    let open = (0..at).rev().find(|&before| {
+        match text(before) {
+            ")" | "]" | "}" => depth += 1,
+            "(" | "[" | "{" => depth -= 1,
+            _ => {}
+        }
+        depth < 0
+    });
+    let header = (0..open.unwrap_or(0))
+        .rev()
+        .take_while(|&before| !matches!(text(before), ";" | "{" | "}"));
+    let is = |word| move |at| source.has(at, &[word]) && !source.has(at, &["for", "<"]);
+    header.clone().any(is("impl")) && header.clone().any(is("for"))
+}
+
+const UNCONTRACTED: &str = "unsafe without a contract: say in a `# Safety` section of its \
+                            documentation what the caller or implementer must keep";
+
 /// Finds unsafe functions and traits whose documentation has no section of
 /// safety. An impl of a trait is bound by the trait's own section.
 struct Contracts<'a> {
     path: &'a str,
     findings: Vec<Finding>,
+    /// Where `unsafe` stands in signatures and before traits.
+    seen: Vec<LineColumn>,
 }
 
 impl Contracts<'_> {
     fn require(&mut self, unsafety: Option<&syn::Token![unsafe]>, attrs: &[Attribute]) {
         let Some(unsafety) = unsafety else { return };
         if !attrs.iter().any(opens_safety_section) {
-            self.findings.push(Finding::new(
-                self.path,
-                unsafety.span.start().line,
-                "unsafe without a contract: say in a `# Safety` section of its documentation \
-                 what the caller or implementer must keep",
-            ));
+            let line = unsafety.span.start().line;
+            self.findings
+                .push(Finding::new(self.path, line, UNCONTRACTED));
         }
     }
 }
@@ -89,7 +146,14 @@ impl<'ast> Visit<'ast> for Contracts<'_> {
         self.require(keyword(&node.sig.safety), &node.attrs);
         visit::visit_trait_item_fn(self, node);
     }
+    fn visit_signature(&mut self, node: &'ast syn::Signature) {
+        self.seen
+            .extend(keyword(&node.safety).map(|word| word.span.start()));
+        visit::visit_signature(self, node);
+    }
     fn visit_item_trait(&mut self, node: &'ast syn::ItemTrait) {
+        self.seen
+            .extend(node.unsafety.map(|word| word.span.start()));
         self.require(node.unsafety.as_ref(), &node.attrs);
         visit::visit_item_trait(self, node);
     }
@@ -145,6 +209,10 @@ mod tests {
             "trait T { unsafe fn f(); }",
             "impl X { unsafe fn f() {} }",
             "fn f() { unsafe fn g() {} }",
+            "macro_rules! m { ($f:ident) => { pub unsafe fn $f() {} } }",
+            "m! { #[inline]\nunsafe extern \"C\" fn f() {} }",
+            "m! { unsafe trait T {} }",
+            "m! { impl<F: for<'a> G<'a>> X<F> { unsafe fn f() {} } }",
         ] {
             assert_eq!(found(text).len(), 1, "{text}");
         }
@@ -157,6 +225,9 @@ mod tests {
             "/// # Safety\n/// Only for numbers.\nunsafe trait T {}",
             "impl T for X { unsafe fn f() {} }",
             "type F = unsafe fn();",
+            "m! { impl<A> T for $x { fn g() {} unsafe fn f() {} } }",
+            "m! { type F = unsafe fn(); type G = unsafe extern \"C\" fn(); }",
+            "m! {\n/// Does it.\n///\n/// # Safety\n/// Once.\n#[inline]\nunsafe fn f() {} }",
         ] {
             assert!(found(text).is_empty(), "{text}");
         }
