@@ -31,9 +31,14 @@ struct Dependency {
 /// A manifest is not TOML.
 pub fn check(files: &[TextFile]) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
+    let root = files.iter().find(|file| file.path == "Cargo.toml");
+    let root = root.map_or("", |file| &file.text);
+    let root = DeTable::parse(root).context("Cargo.toml is broken")?;
+    let shared = table(root.get_ref(), "workspace").and_then(|all| table(all, "dependencies"));
     for file in files {
         if file.path.starts_with("crates/") && file.path.ends_with("/Cargo.toml") {
-            let manifest = parse(file).with_context(|| format!("{} is broken", file.path))?;
+            let manifest =
+                parse(file, shared).with_context(|| format!("{} is broken", file.path))?;
             findings.extend(judge(&manifest));
         }
     }
@@ -64,7 +69,8 @@ fn judge(manifest: &Manifest) -> Vec<Finding> {
     findings
 }
 
-fn parse(file: &TextFile) -> anyhow::Result<Manifest> {
+/// Parses a manifest. `shared` is what it may take from the workspace.
+fn parse(file: &TextFile, shared: Option<&DeTable>) -> anyhow::Result<Manifest> {
     let document = DeTable::parse(&file.text)?;
     let root = document.get_ref();
     let mut tables = dependency_tables(root);
@@ -80,7 +86,7 @@ fn parse(file: &TextFile) -> anyhow::Result<Manifest> {
         .into_iter()
         .flatten()
         .map(|(key, value)| Dependency {
-            name: package(value).unwrap_or_else(|| key.get_ref()).to_owned(),
+            name: package(key.get_ref(), value, shared).to_owned(),
             line: file.text[..key.span().start].matches('\n').count() + 1,
         })
         .collect();
@@ -105,14 +111,28 @@ fn table<'a>(parent: &'a DeTable<'a>, name: &str) -> Option<&'a DeTable<'a>> {
     parent.get(name)?.get_ref().as_table()
 }
 
-/// The package's own name, where a dependency is renamed.
-fn package<'a>(dependency: &'a Spanned<DeValue<'a>>) -> Option<&'a str> {
-    dependency
+/// The package's own name, where a dependency is renamed, here or by the workspace.
+fn package<'a>(
+    key: &'a str,
+    dependency: &'a Spanned<DeValue>,
+    shared: Option<&'a DeTable>,
+) -> &'a str {
+    let renamed = |dependency: &'a Spanned<DeValue>| {
+        dependency
+            .get_ref()
+            .as_table()?
+            .get("package")?
+            .get_ref()
+            .as_str()
+    };
+    let inherits = dependency
         .get_ref()
-        .as_table()?
-        .get("package")?
-        .get_ref()
-        .as_str()
+        .as_table()
+        .is_some_and(|d| d.contains_key("workspace"));
+    let shared = shared
+        .filter(|_| inherits)
+        .and_then(|shared| shared.get(key));
+    renamed(shared.unwrap_or(dependency)).unwrap_or(key)
 }
 
 #[cfg(test)]
@@ -120,11 +140,19 @@ mod tests {
     use super::*;
 
     fn found(name: &str, dependencies: &str) -> Vec<Finding> {
+        found_in("", name, dependencies)
+    }
+
+    fn found_in(root: &str, name: &str, dependencies: &str) -> Vec<Finding> {
+        let root = TextFile {
+            path: "Cargo.toml".to_owned(),
+            text: root.to_owned(),
+        };
         let file = TextFile {
             path: "crates/x/Cargo.toml".to_owned(),
             text: format!("[package]\nname = \"{name}\"\n{dependencies}"),
         };
-        check(&[file]).unwrap()
+        check(&[file, root]).unwrap()
     }
 
     #[test]
@@ -148,6 +176,18 @@ mod tests {
         let other = format!("{core}other = {{ package = \"lockyard-linux\", path = \"x\" }}");
         let found = found("lockyard-sim", &other);
         assert_eq!((found.len(), found[0].line), (1, 5));
+    }
+
+    #[test]
+    fn what_the_workspace_renames_is_known() {
+        let root = "[workspace.dependencies]\ninnocent = { package = \"lockyard-linux\" }";
+        let world = "[dependencies]\nlockyard-core = {}\ninnocent.workspace = true";
+        assert_eq!(found_in(root, "lockyard-sim", world).len(), 1);
+        let core = "[target.x.dev-dependencies]\nlock_api = { workspace = true }";
+        let root = "[workspace.dependencies.lock_api]\npackage = \"other\"";
+        assert_eq!(found_in(root, CORE, core).len(), 1);
+        let own = "[dependencies]\nlock_api = \"0.5\"";
+        assert!(found_in(root, CORE, own).is_empty());
     }
 
     #[test]
