@@ -6,7 +6,8 @@ use std::{fmt::Write, fs, path::Path};
 
 use anyhow::{Context, bail};
 use syn::{
-    Attribute, Expr, FnArg, GenericArgument, Item, Lit, Pat, PathArguments, PointerMutability, Type,
+    Attribute, Expr, FnArg, GenericArgument, Item, Lit, Pat, PathArguments, PointerMutability,
+    ReturnType, Type,
 };
 
 const SOURCES: &str = "crates/capi/src";
@@ -111,6 +112,10 @@ fn declare(out: &mut String, item: &Item) -> anyhow::Result<()> {
         }
         Item::Fn(item) if item.sig.abi.is_some() => {
             let name = &item.sig.ident;
+            match &item.sig.output {
+                ReturnType::Type(_, ty) if self::name(ty).is_some_and(|ty| ty == "c_int") => {}
+                _ => bail!("{name} does not return c_int"),
+            }
             let parameters = item.sig.inputs.iter().map(parameter);
             let parameters = parameters
                 .collect::<anyhow::Result<Vec<_>>>()
@@ -360,5 +365,7 @@ int f(const lockyard_pair_t *a, volatile void *b, const struct timespec *at, uin
         assert!(made("pub const A: u32 = B + 1;").is_err());
         assert!(made("pub extern \"C\" fn f(a: u8) -> c_int { 0 }").is_err());
         assert!(made("pub extern \"C\" fn f(a: Option<u32>) -> c_int { 0 }").is_err());
+        assert!(made("pub extern \"C\" fn f(a: u32) -> u64 { 0 }").is_err());
+        assert!(made("pub extern \"C\" fn f(a: u32) {}").is_err());
     }
 }
