@@ -2,11 +2,9 @@
 //! (`header`, `install`, `table`), and what shows that the models bite: `check`, `busted`
 //! and `weaken`.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{env, path::PathBuf, process::ExitCode};
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
 
 mod busted;
@@ -75,11 +73,20 @@ enum Chore {
     },
 }
 
+/// The workspace that cargo runs this in. What was known when it was compiled may be
+/// another checkout's, with the same target directory.
+fn root() -> anyhow::Result<PathBuf> {
+    let xtask = env::var_os("CARGO_MANIFEST_DIR")
+        .context("no CARGO_MANIFEST_DIR: run this as `cargo xtask`, which sets it")?;
+    let mut root = PathBuf::from(xtask);
+    root.pop();
+    Ok(root)
+}
+
 fn main() -> anyhow::Result<ExitCode> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask lies in the workspace");
-    let passed = match Args::parse().chore {
+    let chore = Args::parse().chore;
+    let root = &root()?;
+    let passed = match chore {
         Chore::Tidy { write } => tidy::run(root, write)?,
         Chore::Ci => ci::run(root)?,
         Chore::Header => header::run(root, true)?,

@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_readme_shows_the_committed_run() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let root = &crate::root().unwrap();
         assert!(run(root, false).unwrap());
     }
 

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_walk_leaves_out_what_is_built() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let root = &crate::root().unwrap();
         let files = text_files(root).unwrap();
         assert!(files.iter().any(|f| f.path == "xtask/src/tidy.rs"));
         assert!(!files.iter().any(|f| f.path.starts_with("target/")));

@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_survivor_names_a_site() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let root = &crate::root().unwrap();
         let mut sites = Vec::new();
         for file in Lock::value_variants().iter().flat_map(|lock| lock.files()) {
             let text = fs::read_to_string(root.join("crates/core/src").join(file)).unwrap();

@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_committed_twins_apply() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let root = &crate::root().unwrap();
         let twins = read(root).unwrap();
         assert!(twins.len() >= 10);
         let core = |file: &str| Ok(fs::read_to_string(root.join(CORE).join(file))?);

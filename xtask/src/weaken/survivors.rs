@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_committed_list_is_well_formed() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let root = &crate::root().unwrap();
         read(root).unwrap();
     }
 }
