@@ -4,14 +4,50 @@ use super::{Finding, source::Source};
 
 const CORE: &str = "crates/core/src/";
 
+const PLATFORM: &str = "crates/core/src/platform.rs";
+
 const ORDERINGS: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
 
 /// Checks a file of crates/core. Its platform.rs passes orderings on and
 /// chooses none.
 pub fn check(source: &Source) -> Vec<Finding> {
-    if !source.path.starts_with(CORE) || source.path == "crates/core/src/platform.rs" {
+    if !source.path.starts_with(CORE) {
         return Vec::new();
     }
+    let mut findings = renamed(source);
+    if source.path != PLATFORM {
+        findings.extend(unlabelled(source));
+    }
+    findings
+}
+
+/// Orderings under another name, by which no check would know them.
+fn renamed(source: &Source) -> Vec<Finding> {
+    let is_renamed = |at: usize| {
+        let name = source.tokens[at].text.as_str();
+        let is_ordering = name == "Ordering" || ORDERINGS.contains(&name) || name == "Relaxed";
+        let by_import = source.has(at + 1, &["as"]) && source.in_use(at);
+        let by_type = name == "Ordering" && source.has(at + 1, &[";"]) && in_alias(source, at);
+        is_ordering && (by_import || by_type)
+    };
+    (0..source.tokens.len())
+        .filter(|&at| !source.tokens[at].test && is_renamed(at))
+        .map(|at| {
+            let token = &source.tokens[at];
+            let message = format!("`{}` by another name: use its own", token.text);
+            Finding::new(&source.path, token.at.line, message)
+        })
+        .collect()
+}
+
+/// Whether the path that ends at a token is all that a `type` stands for.
+fn in_alias(source: &Source, at: usize) -> bool {
+    let words = source.tokens[..at].iter().rev().map(|token| &*token.text);
+    let mut words = words.skip_while(|text| *text == ":" || text.starts_with(char::is_alphabetic));
+    words.next() == Some("=") && words.nth(1) == Some("type")
+}
+
+fn unlabelled(source: &Source) -> Vec<Finding> {
     sites(source)
         .map(|at| &source.tokens[at])
         .filter(|token| labels(&source.comments(token.at)).next().is_none())
@@ -104,6 +140,26 @@ mod tests {
             1
         );
         assert!(found("see(Event::Release);\nguard.Release();").is_empty());
+    }
+
+    #[test]
+    fn another_name_is_found() {
+        for rename in [
+            "use crate::platform::Ordering as O;",
+            "use crate::{Ordering::{Acquire as A, Relaxed}, Word};",
+            "type O = crate::Ordering;",
+        ] {
+            assert_eq!(found(rename).len(), 1, "{rename}");
+        }
+        let in_platform = Source::parse(PLATFORM, "pub use x::Ordering as O;").unwrap();
+        assert_eq!(check(&in_platform).len(), 1);
+        for fine in [
+            "use x::Word as Ordering;",
+            "let x: Ordering;",
+            "#[cfg(test)] use x::Acquire as A;",
+        ] {
+            assert!(found(fine).is_empty(), "{fine}");
+        }
     }
 
     #[test]
