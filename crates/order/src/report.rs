@@ -295,9 +295,16 @@ fn resolve(at: usize) -> Vec<Frame> {
     frames
 }
 
-/// Says a line on standard error.
+/// Says a short line on standard error, though there be no memory.
 pub fn say(line: &str) {
-    let _ = write_stderr(format!("lockyard: {line}\n").as_bytes()); // or nobody listens
+    use std::io::Write as _;
+
+    const LONGEST: usize = 512;
+    let mut text = [0; LONGEST];
+    let mut rest = &mut text[..];
+    let _ = writeln!(rest, "lockyard: {line}"); // as much as finds room
+    let said = LONGEST - rest.len();
+    let _ = write_stderr(&text[..said]); // or nobody listens
 }
 
 /// The reports of this process are those that it makes itself.
