@@ -11,6 +11,7 @@ mod layers;
 pub mod orderings;
 mod purity;
 pub mod source;
+mod spinning;
 mod text;
 mod unsafety;
 mod weakened;
@@ -58,10 +59,12 @@ pub fn run(root: &Path, write: bool) -> anyhow::Result<bool> {
     for source in &sources {
         findings.extend(purity::check(source));
         findings.extend(orderings::check(source));
+        findings.extend(spinning::check(source));
         findings.extend(unsafety::check(source));
         findings.extend(weakened::check(source));
     }
     findings.extend(files.iter().flat_map(text::check));
+    findings.extend(orderings::halves(&sources));
     findings.extend(layers::check(&files)?);
     findings.extend(counters::check(root, &sources, write)?);
     if !header::run(root, false)? {

@@ -1,10 +1,15 @@
 //! Every ordering of crates/core that orders anything names its pair.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Finding, source::Source};
 
 const CORE: &str = "crates/core/src/";
 
 const PLATFORM: &str = "crates/core/src/platform.rs";
+
+/// The modules that the mutex and its kin are made of: one's half may stand in another.
+const MUTEX: [&str; 3] = ["mutex", "pimutex", "wait_queue"];
 
 const ORDERINGS: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
 
@@ -45,6 +50,48 @@ fn in_alias(source: &Source, at: usize) -> bool {
     let words = source.tokens[..at].iter().rev().map(|token| &*token.text);
     let mut words = words.skip_while(|text| *text == ":" || text.starts_with(char::is_alphabetic));
     words.next() == Some("=") && words.nth(1) == Some("type")
+}
+
+/// Labels that stand on a single line of all that share labels: without another half.
+pub fn halves(sources: &[Source]) -> Vec<Finding> {
+    let core = || {
+        sources
+            .iter()
+            .filter(|source| source.path.starts_with(CORE))
+    };
+    let mut lines = BTreeMap::<_, usize>::new();
+    for source in core() {
+        for line in source.comment_lines() {
+            let words: BTreeSet<&str> = line.split(|c: char| !c.is_alphanumeric()).collect();
+            for word in words {
+                *lines.entry((family(source), word)).or_default() += 1;
+            }
+        }
+    }
+    let mut findings = Vec::new();
+    for source in core().filter(|source| source.path != PLATFORM) {
+        for at in sites(source).map(|at| source.tokens[at].at) {
+            for label in labels(&source.comments(at)).collect::<BTreeSet<_>>() {
+                if lines[&(family(source), label)] < 2 {
+                    let message = format!(
+                        "({label}) has no other half: name it where the lock has that, too"
+                    );
+                    findings.push(Finding::new(&source.path, at.line, message));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Whose labels a file shares: its module's, or those of the mutex.
+fn family(source: &Source) -> &str {
+    let name = source.path.strip_prefix(CORE).unwrap_or_default();
+    let module = name.split(['/', '.']).next().unwrap_or_default();
+    match module {
+        _ if MUTEX.contains(&module) => MUTEX[0],
+        _ => module,
+    }
 }
 
 fn unlabelled(source: &Source) -> Vec<Finding> {
@@ -140,6 +187,19 @@ mod tests {
             1
         );
         assert!(found("see(Event::Release);\nguard.Release();").is_empty());
+    }
+
+    #[test]
+    fn a_label_without_another_half_is_found() {
+        let source = |file: &str, text: &str| {
+            Source::parse(&format!("crates/core/src/{file}"), text).unwrap()
+        };
+        let half = |file| source(file, "fn f() {\nw.load(Acquire); // (Z9), of Z99\n}");
+        let other = |file| source(file, "//! | set (Z9) | see |");
+        assert_eq!(halves(&[half("osq.rs"), other("gate.rs")])[0].line, 2);
+        assert_eq!(halves(&[half("osq.rs")]).len(), 1);
+        assert!(halves(&[half("osq.rs"), other("osq/wait.rs")]).is_empty());
+        assert!(halves(&[half("mutex/wait.rs"), other("wait_queue.rs")]).is_empty());
     }
 
     #[test]

@@ -120,6 +120,12 @@ impl Source {
         comments
     }
 
+    /// What follows `//` on each line that has it.
+    pub fn comment_lines(&self) -> impl Iterator<Item = &str> {
+        let comments = self.lines.iter().filter_map(|line| line.split_once("//"));
+        comments.map(|(_, comment)| comment)
+    }
+
     /// The comment lines directly above a line; attributes may stand between.
     pub fn block_above(&self, line: usize) -> String {
         let block: Vec<&str> = self.lines[..line - 1]
