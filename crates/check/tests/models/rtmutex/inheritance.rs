@@ -88,7 +88,7 @@ fn levels(
     changes: [fn(&Chain); 2],
     levels: &'static [u32],
 ) {
-    let explorer = Explorer::new();
+    let explorer = Explorer::new().executions(100_000); // of one of them there are too many
     explore(
         &format!("rtmutex levels, {name}"),
         &explorer,
