@@ -1,26 +1,29 @@
 //! Memory that is mapped for all by the first that needs it.
 
-use std::{
-    sync::atomic::{AtomicPtr, Ordering::Acquire},
-    thread,
-};
+use std::sync::atomic::{AtomicPtr, Ordering::Acquire};
 
-/// Some milliseconds, unless others run meanwhile.
-const LOOKS: usize = 10_000;
+use rustix::thread::{Timespec, nanosleep};
+
+/// Half a second at least, but for signals: who has the memory may be off its CPU for some time.
+const LOOKS: usize = 500;
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
 
 /// Who could not map what `place` is for: another may have had the last room, and be about to
 /// publish it there. Returns whether somebody has.
 #[cold]
 pub fn another_maps<T>(place: &AtomicPtr<T>) -> bool {
     (0..LOOKS).any(|_| {
-        thread::yield_now();
+        let _ = nanosleep(&LOOK); // by a system call that is no cancellation point
         !place.load(Acquire).is_null() // pairs with the exchange of who has mapped it
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{ptr, sync::atomic::Ordering::Release, time::Duration};
+    use std::{ptr, sync::atomic::Ordering::Release, thread, time::Duration};
 
     use super::*;
 
