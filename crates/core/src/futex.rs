@@ -189,8 +189,9 @@ impl<P: Platform, const FIRST: usize, const MOST: usize> Table<P, FIRST, MOST> {
     /// gate one finds out.
     #[inline(always)]
     fn slot_at(key: &Key, depth: u32) -> usize {
-        // The hash is best in its highest bits: these become the lowest.
-        key.hash().swap_bytes() as usize & ((FIRST << depth) - 1)
+        // The hash is best in its highest bits: these choose among the first buckets.
+        let hash = key.hash().rotate_left(FIRST.trailing_zeros());
+        hash as usize & ((FIRST << depth) - 1)
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ mod programs;
 mod shared;
 mod signal;
 
-use std::{cell::Cell, num::NonZeroU32, rc::Rc};
+use std::{cell::Cell, collections::HashSet, num::NonZeroU32, rc::Rc};
 
 use harness::*;
 use lockyard_check::{Check, CheckWord, Explorer, Tracked, Wakes, afterwards, limit_whims, spawn};
@@ -303,6 +303,10 @@ fn every_field_is_hashed() {
                 "{field}: {most} keys of {KEYS} in one bucket"
             );
         }
+        let table = Table::<Check, { 16 * BUCKETS }>::new();
+        let words = (0..2 * BUCKETS as u64).map(|n| Key::private(1, n * 4));
+        let slots: HashSet<_> = words.map(|key| table.slot(&key)).collect();
+        assert_eq!(slots.len(), 2 * BUCKETS, "neighbours share buckets");
         // What the kind adds moves every key.
         let table = Table::<Check, BUCKETS>::new();
         let slots = |n| [Key::private(n, 64), Key::shared(n, 64)].map(|key| table.slot(&key));
