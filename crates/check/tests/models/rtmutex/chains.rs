@@ -3,8 +3,8 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use lockyard_check::{Explorer, afterwards, level, set_level};
-use lockyard_core::rtmutex::Start;
+use lockyard_check::{CheckWord, Explorer, afterwards, level, set_level};
+use lockyard_core::{Ordering::AcqRel, Word, rtmutex::Start};
 
 use super::{
     go,
@@ -81,6 +81,48 @@ fn who_is_refused_passes_on_what_others_lend() {
             go(0, &chain, |_| change(7, 3));
             idle(&chain, 3, 7);
             in_the_end(&chain, 3, &[3; 4]);
+        });
+    }
+}
+
+/// 3 closes a circle, and nobody looks: it is as low as who waits there already. One comes that
+/// only stands before the circle, is told so, and passes on what another lends to a task of it
+/// just then.
+#[test]
+fn who_stands_before_a_circle_passes_on_what_others_lend() {
+    for changes in [3, 4, 5] {
+        let explorer = Explorer::new().pct(1, changes, MANY);
+        explore("real-time mutex, before", &explorer, &[], || {
+            let chain = Chain::of(&[4, 3, 5]);
+            chain.wait(4, 1);
+            chain.wait(5, 0);
+            chain.wait(2, 2);
+            let one = Rc::new(CheckWord::ZERO);
+            let done = move |chain: &Chain| {
+                if one.swap(1, AcqRel) == 0 {
+                    return;
+                }
+                assert_eq!([3, 4, 5].map(|number| level(task(number))), [3; 3]);
+                chain.leave(5, 0);
+                chain.unlock(5, 2);
+                assert!(chain.ends(2, 2)); // 2 has c
+                chain.unlock(2, 2);
+            };
+            let last = done.clone();
+            go(0, &chain, move |chain| {
+                assert_ne!(chain.begin(1, 0), Start::Took);
+                done(chain);
+            });
+            go(0, &chain, move |chain| {
+                change(2, 3);
+                last(chain);
+            });
+            go(0, &chain, |chain| {
+                chain.0[2].lock();
+                // SAFETY: just taken.
+                unsafe { chain.0[2].unlock() };
+            });
+            idle(&chain, 4, 5);
         });
     }
 }

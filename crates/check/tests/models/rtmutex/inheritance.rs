@@ -16,7 +16,7 @@ use super::{MOST, go, task};
 use crate::{DEADLINE, LATE, explore, explore_to};
 
 /// Locks, of which each has an owner.
-pub(super) struct Chain(Vec<RawRtMutex<Check, Block>>);
+pub(super) struct Chain(pub(super) Vec<RawRtMutex<Check, Block>>);
 
 impl Chain {
     /// The first is owned by task 3, the next by 4, and so on.
