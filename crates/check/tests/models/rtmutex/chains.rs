@@ -119,8 +119,7 @@ fn who_stands_before_a_circle_passes_on_what_others_lend() {
             });
             go(0, &chain, |chain| {
                 chain.0[2].lock();
-                // SAFETY: just taken.
-                unsafe { chain.0[2].unlock() };
+                chain.unlock(3, 2);
             });
             idle(&chain, 4, 5);
         });
