@@ -150,7 +150,7 @@ fn report_at(
         holder: (thread, held.mode(), held.stack()),
     };
     if misuse.is_first() {
-        on_own_stack(|| misuse.report());
+        on_own_stack(|| misuse.report()); // or it is not said
     }
 }
 
@@ -161,20 +161,20 @@ unsafe extern "C" {
 
 const DISABLE: c_int = 1; // of cancellation
 
-/// The thread's may be small. Without memory for another nothing is said. The thread is not
-/// cancelled meanwhile, as it would not be in a lock, and `errno` stays.
-fn on_own_stack(report: impl FnOnce()) {
+/// Does work on a stack of 256 KiB, for the thread's may be small; not at all without memory for
+/// it. The thread is not cancelled meanwhile, as it would not be in a lock, and `errno` stays.
+pub fn on_own_stack<R>(work: impl FnOnce() -> R) -> Option<R> {
     const BYTES: usize = 1 << 18;
     let mut state = 0;
     // SAFETY: the state is writable.
     unsafe { pthread_setcancelstate(DISABLE, &raw mut state) };
-    errno::kept(|| {
-        if let Ok(stack) = DefaultStack::new(BYTES) {
-            corosensei::on_stack(stack, report);
-        }
+    let done = errno::kept(|| {
+        let stack = DefaultStack::new(BYTES).ok()?;
+        Some(corosensei::on_stack(stack, work))
     });
     // SAFETY: as above.
     unsafe { pthread_setcancelstate(state, &raw mut state) };
+    done
 }
 
 /// The calling thread has taken a lock, however it did.

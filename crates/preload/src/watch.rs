@@ -25,7 +25,7 @@ use std::{
 
 use lockyard_core::Event;
 use lockyard_linux::{clock, events};
-use lockyard_order::{Lookup, PutOff, keep_stderr, say, write_stderr};
+use lockyard_order::{Lookup, PutOff, keep_stderr, on_own_stack, say, write_stderr};
 use lockyard_profile::{Holds, Profile, Report, Stack, Taken, Wait};
 pub use lockyard_profile::{Key, Mode};
 
@@ -291,7 +291,9 @@ extern "C" fn report() {
     let reporter = &settings.reporter;
     match reporter.compare_exchange(0, me, Relaxed, Relaxed) {
         Ok(_) => {
-            report_all(settings);
+            if on_own_stack(|| report_all(settings)).is_none() {
+                complain("the profile cannot be written", &io::ErrorKind::OutOfMemory.into());
+            }
             reporter.store(REPORTED, Relaxed);
         }
         // A handler of a fault, which is not put off, does not wait for what that interrupted.

@@ -1,6 +1,7 @@
 /* Locks to be profiled: how often each is taken is known, and who must wait. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
 #include <sched.h>
@@ -97,6 +98,12 @@ static void *end_during_report(void *unused)
 	return unused;
 }
 
+static void *end_at_once(void *unused)
+{
+	_exit(0);
+	return unused;
+}
+
 static void tell_and_wait(void)
 {
 	sem_post(&reports);
@@ -162,6 +169,14 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "another")) {
 		pthread_create(&other, NULL, end_during_report, NULL);
 		in_report = tell_and_wait;
+	}
+	if (argc > 1 && !strcmp(argv[1], "small")) {
+		pthread_attr_t attributes;
+
+		pthread_attr_init(&attributes);
+		pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN);
+		pthread_create(&other, &attributes, end_at_once, NULL);
+		pthread_join(other, NULL);
 	}
 	return 0;
 }

@@ -476,6 +476,7 @@ fn a_program_is_profiled_however_it_ends() {
         "vfork",
         "handler",
         "another",
+        "small",
     ] {
         let (directory, [json, _]) = profiled(program, &[end], &format!("profiled-{end}"));
         let profile: Value = serde_json::from_str(&json).expect("it is JSON");
