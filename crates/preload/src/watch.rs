@@ -292,7 +292,10 @@ extern "C" fn report() {
     match reporter.compare_exchange(0, me, Relaxed, Relaxed) {
         Ok(_) => {
             if on_own_stack(|| report_all(settings)).is_none() {
-                complain("the profile cannot be written", &io::ErrorKind::OutOfMemory.into());
+                complain(
+                    "the profile cannot be written",
+                    &io::ErrorKind::OutOfMemory.into(),
+                );
             }
             reporter.store(REPORTED, Relaxed);
         }
