@@ -101,7 +101,7 @@ const AFTER_TIDY: [Step; 4] = [
         env: Some(("LOCKYARD_TEST_TOOLS", "required")),
         ..Step::cargo("test --workspace --no-fail-fast")
     },
-    Step::cargo("test --package lockyard --features deadlock --test deadlock"),
+    Step::cargo("test --package lockyard --features deadlock"),
     Step::cargo("xtask busted"),
     Step {
         env: Some(("RUSTDOCFLAGS", "-D warnings")),

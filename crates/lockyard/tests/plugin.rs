@@ -24,7 +24,7 @@ fn open() -> (*mut c_void, extern "C" fn() -> u32) {
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
     assert!(
         !library.is_null(),
-        "{path:?}: cargo test builds it; with --test, so does --examples"
+        "{path:?}: cargo test builds it, and cargo build --example plugin"
     );
     // SAFETY: the library is open, the name a C string.
     let function = unsafe { libc::dlsym(library, c"use_plugin".as_ptr()) };
