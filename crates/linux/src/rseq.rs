@@ -53,21 +53,24 @@ pub fn init_thread() -> bool {
     let area = area();
     match area {
         Some(area) => {
-            RESTARTING.store(true, SeqCst); // before its first guarded store
+            RESTARTING.store(true, Relaxed);
             tasks::own().area.set(area);
         }
         None => {
             // A fork's child has its parent's, which may have one.
             tasks::own().area.set(ptr::null_mut());
-            ANNOUNCING.store(true, SeqCst); // likewise
+            ANNOUNCING.store(true, Relaxed);
         }
     }
+    // (R3) A full barrier between that and the first test of a guard, for the fence in
+    // `quiesce`: it sees which way is gone, or I see the guard changed.
+    fence(SeqCst);
     area.is_some()
 }
 
 /// A fork's child has not registered, whatever it inherits.
 pub fn after_fork_in_child() {
-    RESTARTING.store(false, SeqCst); // the child has one thread
+    RESTARTING.store(false, Relaxed); // the child has one thread
 }
 
 /// The calling thread's area; null if it has none, or has not locked yet.
@@ -84,7 +87,8 @@ fn area() -> Option<*mut u8> {
     // SAFETY: glibc allocates the area at this offset for every thread. Its
     // field `cpu_id`, which the kernel writes, is at 4.
     let cpu = unsafe { area.wrapping_add(4).cast::<i32>().read_volatile() };
-    let registered = || RESTARTING.load(SeqCst) || register(); // for another thread: by its store
+    // Relaxed: the kernel registers the process, and orders what asks of it.
+    let registered = || RESTARTING.load(Relaxed) || register();
     (cpu >= 0 && registered()).then_some(area)
 }
 
@@ -198,15 +202,15 @@ fn announced(guard: &AtomicU32, expected: u32, write: impl FnOnce()) -> bool {
 
 /// [`lockyard_core::Platform::quiesce`].
 pub fn quiesce() {
-    if RESTARTING.load(SeqCst) {
+    fence(SeqCst); // (R1), (R3)
+    if RESTARTING.load(Relaxed) {
         // Registered, it fails where the kernel is out of memory; and for ever where the process
         // has forbidden itself the call since.
         while membarrier(MembarrierCommand::PrivateExpeditedRseq).is_err() {
             clock::sleep_us(1000);
         }
     }
-    fence(SeqCst); // (R1)
-    if ANNOUNCING.load(SeqCst) {
+    if ANNOUNCING.load(Relaxed) {
         wait_for_announced();
     }
 }
