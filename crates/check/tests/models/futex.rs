@@ -162,10 +162,15 @@ fn requeue_and_wake<const FIRST: usize, const MOST: usize>(
 #[test]
 fn requeue_against_wake() {
     for (waiter, which) in WAITERS {
-        let name = format!("futex, requeue{which}");
-        explore(&name, &Explorer::new(), &[Event::Requeued], move || {
-            requeue_and_wake(&apart(), waiter);
-        });
+        for (gate, is) in [
+            ("inner", usize::gt as fn(&_, &_) -> _),
+            ("outer", usize::lt),
+        ] {
+            let name = format!("futex, requeue to the {gate} gate{which}");
+            explore(&name, &Explorer::new(), &[Event::Requeued], move || {
+                requeue_and_wake(&Shared::new(A, another(A, is)), waiter);
+            });
+        }
     }
 }
 
@@ -198,10 +203,10 @@ fn requeue_against_timeout() {
 /// Two tasks requeue in opposite directions, between two buckets and within one.
 #[test]
 fn requeue_both_ways() {
-    for same_bucket in [false, true] {
-        let name = format!("futex, both ways, same bucket: {same_bucket}");
+    for (buckets, is) in [("two", usize::gt as fn(&_, &_) -> _), ("one", usize::eq)] {
+        let name = format!("futex, both ways, {buckets}");
         explore(&name, &Explorer::new(), &[], move || {
-            let shared = Shared::new(A, another(A, same_bucket));
+            let shared = Shared::new(A, another(A, is));
             let other = Rc::clone(&shared);
             spawn(move || {
                 shared.requeue();
@@ -240,7 +245,7 @@ fn two_words(a: Key, b: Key) {
 fn two_keys_in_one_bucket() {
     let explorer = Explorer::new().whims(1).pct(1, 2, 8_000);
     explore("futex, one bucket", &explorer, &[Event::Parked], || {
-        two_words(A, another(A, true));
+        two_words(A, another(A, usize::eq));
     });
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 /// Two words whose waiters stand in one bucket.
 fn together() -> Rc<Shared> {
-    Shared::new(A, another(A, true))
+    Shared::new(A, another(A, usize::eq))
 }
 
 /// Who stood alone has been woken, and finds another there: its waker, who waits for the

@@ -123,17 +123,16 @@ fn me() -> usize {
     Check::me().number() as usize
 }
 
-/// A key whose waiters stand in the bucket of `key`, or do not.
-pub fn another(key: Key, same_bucket: bool) -> Key {
+/// A key whose bucket's number is so to that of `key`'s.
+pub fn another(key: Key, is: fn(&usize, &usize) -> bool) -> Key {
     let futex = Table::<Check, SLOTS>::new();
     let others = (1..).map(|n| Key::private(1, n * 4));
-    let fits =
-        |other: &Key| *other != key && (futex.slot(other) == futex.slot(&key)) == same_bucket;
+    let fits = |other: &Key| *other != key && is(&futex.slot(other), &futex.slot(&key));
     others.into_iter().find(fits).expect("there are many")
 }
 
 pub const A: Key = Key::private(1, 4096);
 
 pub fn apart() -> Rc<Shared> {
-    Shared::new(A, another(A, false))
+    Shared::new(A, another(A, usize::gt))
 }

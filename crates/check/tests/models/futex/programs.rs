@@ -21,7 +21,7 @@ fn add(to: &Cell<u32>, count: u32) {
 impl Words {
     fn new() -> Rc<Self> {
         Rc::new(Self {
-            shared: Growing::new(A, another(A, false)),
+            shared: Growing::new(A, another(A, usize::gt)),
             woke: Cell::new(0),
             told: Cell::new(0),
         })
