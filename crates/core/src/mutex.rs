@@ -13,8 +13,9 @@
 //! *keeper*. Who finds 0 there takes the mutex, by compare-exchange; who finds it
 //! reserved for himself, by a store; who finds it reserved for another revokes
 //! that. But for these only the owner stores to it: that it is free, or the
-//! waiter it hands the mutex to. Marks above the number are those of a kernel that
-//! lends priorities (`pimutex.rs`); no other mutex has them.
+//! waiter it hands the mutex to. Whom it has left the mutex to stores himself, inside the
+//! gate (`take_over`). Marks above the number are those of a kernel that lends priorities
+//! (`pimutex.rs`); no other mutex has them.
 //!
 //! The front word holds the first waiter, or 0, and three marks:
 //!

@@ -2,6 +2,7 @@
 
 mod batch;
 mod last;
+mod left;
 
 use std::rc::Rc;
 

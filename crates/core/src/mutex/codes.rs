@@ -77,9 +77,11 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     #[cold]
     pub unsafe fn take_over(&self) -> bool {
         let owner = self.body.owner.load(Relaxed); // checked by the exchange
-        // Relaxed: what the owner did happened before it told the caller.
+        // Relaxed: what the owner did happened before it told the caller. Inside the gate: the
+        // owner may notify yet, and who puts a waiter into the queue there leaves it to its own
+        // unlock if it finds itself the owner (`adopt`); the unlock that comes sees the waiter.
         let taken =
             |owner| (self.body.owner).compare_exchange(owner, P::me().number(), Relaxed, Relaxed);
-        !is_free(owner) && taken(owner).is_ok()
+        !is_free(owner) && self.body.queue.enter(|_| taken(owner).is_ok())
     }
 }

@@ -200,3 +200,37 @@ fn no_lost_stop() {
         });
     });
 }
+
+/// An owner leaves the mutex to another task to unlock, and signals when it has said so.
+#[test]
+fn who_has_left_it_signals() {
+    let explorer = Explorer::new();
+    let events = [Event::Parked, Event::Requeued];
+    explore("futex, left, then signalled", &explorer, &events, || {
+        let shared = Rc::new(Signalled::new());
+        let counts = Rc::new([CheckWord::ZERO, CheckWord::ZERO]);
+        let until = |word: &CheckWord, value| {
+            let there = move |now| now == value;
+            Check::spin_until(word, Acquire, Look::Poll, FOREVER, there, || false);
+        };
+        let (waits, waiter_counts) = (Rc::clone(&shared), Rc::clone(&counts));
+        spawn(move || {
+            waits.guarded.mutex.lock();
+            waiter_counts[0].store(1, Relaxed);
+            waits.wait_locked(None, || false);
+        });
+        let (owns, owner_counts) = (Rc::clone(&shared), Rc::clone(&counts));
+        spawn(move || {
+            until(&owner_counts[0], 1);
+            owns.guarded.mutex.lock();
+            owns.guarded.payload.set(1);
+            owner_counts[1].store(1, Release);
+            owns.futex.wake(&A, 1, EVERY_BIT);
+        });
+        spawn(move || {
+            until(&counts[1], 1);
+            shared.guarded.take_over();
+            shared.guarded.unlock();
+        });
+    });
+}
