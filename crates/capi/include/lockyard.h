@@ -26,7 +26,8 @@
  * that the kernel has noticed; no memory for the records of more threads, for the queues of
  * the futex, which the first wait maps, or for the counters of lockyard_percpu_rwlock_t, which
  * the first in use maps, and each 4096th after it. No function unwinds. A thread that ends while
- * it holds a lock leaves it locked.
+ * it holds a lock leaves it locked; its number may later name another thread, which then passes
+ * for the owner or writer, and is told so by EDEADLK, and may release the lock.
  *
  * Forks and signals. In a fork's child the forking thread holds what it held (but for
  * lockyard_pimutex_t); what other threads held stays locked for ever. A signal handler

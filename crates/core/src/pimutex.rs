@@ -81,7 +81,8 @@ use crate::{
     mutex::{Body, HAND_OVER, Leaving, Promise, RawMutex, Spun, is_free},
     osq,
     platform::{
-        Deadline, Event, KERNEL_WAITERS, KernelPi, LockPi, Look, Ordering::*, TaskId, Word,
+        Deadline, Event, KERNEL_OWNER_DIED, KERNEL_WAITERS, KernelPi, LockPi, Look, Ordering::*,
+        TaskId, Word,
     },
     wait_queue::{AWAKE, BOOST, Front},
 };
@@ -221,7 +222,12 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
 
     /// Whether the calling task holds the mutex.
     pub fn is_mine(&self) -> bool {
-        self.mutex.is_mine()
+        self.mutex.is_mine() && !self.is_nobodys()
+    }
+
+    /// Whether an owner has ended: see [`KERNEL_OWNER_DIED`].
+    fn is_nobodys(&self) -> bool {
+        self.body().owner.load(Relaxed) & KERNEL_OWNER_DIED != 0 // for ever
     }
 
     #[inline(always)]
@@ -238,6 +244,9 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         }
         let body = self.body();
         P::waits(body.address());
+        if self.is_nobodys() {
+            return self.wait_for_nobody(deadline);
+        }
         if S::STRICT || body.owner().is_some_and(P::preempted) {
             return self.boost(me, deadline);
         }

@@ -15,7 +15,7 @@ pub use core::sync::atomic::Ordering;
 
 pub use event::Event;
 pub use kernel_futex::{KernelFutex, SLOT_OWNER};
-pub use kernel_pi::{KERNEL_WAITERS, KernelPi, LockPi};
+pub use kernel_pi::{KERNEL_OWNER_DIED, KERNEL_WAITERS, KernelPi, LockPi};
 pub use prio::Prio;
 
 use crate::{futex, gate, osq, percpu_rwsem, rtmutex, rwsem, wait_queue};

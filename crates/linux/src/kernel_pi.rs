@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 pub use lockyard_core::LockPi;
-use lockyard_core::{Deadline, KERNEL_WAITERS};
+use lockyard_core::{Deadline, KERNEL_OWNER_DIED, KERNEL_WAITERS};
 use rustix::{
     io::{self, Errno},
     thread::futex::{self, Flags},
@@ -26,7 +26,7 @@ use crate::clock;
 /// The owner must unlock by [`unlock_pi`].
 pub const WAITERS: u32 = KERNEL_WAITERS;
 /// The owner before ended while it had the lock.
-pub const OWNER_DIED: u32 = 1 << 30;
+pub const OWNER_DIED: u32 = KERNEL_OWNER_DIED;
 /// The owner's TID.
 pub const TID_MASK: u32 = OWNER_DIED - 1;
 

@@ -428,7 +428,13 @@ fn nobody_gets_the_mutex_of_a_thread_that_has_ended() {
             thread::sleep(10 * MILLISECOND); // the others likely wait then
         });
         held.wait();
-        let wait = || mutex.try_lock_for(100 * MILLISECOND).is_none();
+        let wait = || {
+            let timed_out = mutex.try_lock_for(100 * MILLISECOND).is_none();
+            #[cfg(not(feature = "deadlock"))]
+            // SAFETY: it is only looked at.
+            assert!(!unsafe { mutex.raw() }.is_mine()); // though the kernel has one inherit it
+            timed_out
+        };
         let waiters = [(); 2].map(|()| scope.spawn(wait));
         assert_eq!(waiters.map(|waiter| waiter.join().unwrap()), [true; 2]);
     });

@@ -37,6 +37,9 @@ pub trait KernelPi: Platform {
 
 /// A mark of a word for [`KernelPi::lock_pi`].
 pub const KERNEL_WAITERS: u32 = 1 << 31;
+/// Another, of a word whose owner has ended while others waited in the kernel. It names the
+/// first of those, who has not got it: it is nobody's, for ever.
+pub const KERNEL_OWNER_DIED: u32 = 1 << 30;
 
 /// How [`KernelPi::lock_pi`] ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
