@@ -14,6 +14,7 @@ mod mutex;
 mod names;
 mod next;
 mod ordered;
+mod others;
 mod policy;
 mod rwlock;
 mod sanitizer;

@@ -12,7 +12,7 @@ use std::{
 
 use libc::{clockid_t, pthread_mutexattr_t, pthread_rwlockattr_t, pthread_t, timespec};
 
-use crate::{Cond, Mutex, Rwlock};
+use crate::{Cond, Mutex, Rwlock, versions};
 
 macro_rules! functions {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
@@ -123,15 +123,9 @@ impl Next {
 
     #[cold]
     fn look_up(&self) -> *mut c_void {
-        const TWO_VERSIONS: [&CStr; 4] = [
-            c"pthread_cond_wait",
-            c"pthread_cond_timedwait",
-            c"pthread_cond_signal",
-            c"pthread_cond_broadcast",
-        ];
         let name = self.name.as_ptr();
         // On x86-64 the first version is for objects of another layout.
-        if cfg!(target_arch = "x86_64") && TWO_VERSIONS.contains(&self.name) {
+        if cfg!(target_arch = "x86_64") && versions::FUNCTIONS.contains(&self.name) {
             // SAFETY: both are C strings, the handle is valid.
             unsafe { libc::dlvsym(libc::RTLD_NEXT, name, c"GLIBC_2.3.2".as_ptr()) }
         } else {

@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use crate::{layout, ordered, sanitizer, versions};
+use crate::{layout, ordered, others, sanitizer, versions};
 
 const MUTEX: &CStr = c"LOCKYARD_MUTEX";
 const RWLOCK: &CStr = c"LOCKYARD_RWLOCK";
@@ -105,6 +105,12 @@ fn decide() -> u32 {
         if locks != 0 && sanitizer::is_there() {
             locks = 0;
             layout::say(&[b"the locks stay those of ThreadSanitizer, which would not see ours"]);
+        }
+        if locks & MUTEXES != 0 && others::are_there() {
+            locks &= !(MUTEXES | INHERIT);
+            layout::say(&[
+                b"mutexes stay the C library's: there are other functions for condition variables",
+            ]);
         }
         LOCKS.store(DECIDED | locks, Relaxed); // it tells no more than itself
         unknown = layout::check_objects();

@@ -13,7 +13,8 @@ use std::{
 use libc::{Elf64_Phdr, Elf64_Rela, Elf64_Sym, dl_phdr_info};
 
 const VERSION: &CStr = c"GLIBC_2.2.5";
-const FUNCTIONS: [&CStr; 4] = [
+/// Of two versions.
+pub const FUNCTIONS: [&CStr; 4] = [
     c"pthread_cond_wait",
     c"pthread_cond_timedwait",
     c"pthread_cond_signal",

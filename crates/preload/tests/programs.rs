@@ -315,6 +315,27 @@ fn an_unknown_glibc_keeps_its_locks() {
     assert_eq!(ours, "mutexes are ours, rwlocks ours\n");
 }
 
+#[test]
+fn who_has_condition_variables_of_its_own_keeps_the_c_librarys_mutexes() {
+    let compilers: [&[&str]; 2] = [&["cc"], &["cc", "-shared", "-fPIC"]];
+    let (Some(program), Some(other), Some(one)) = (
+        compiled(compilers[0], &["turns.c", "other.c"]),
+        compiled(compilers[1], &["other.c"]),
+        one(),
+    ) else {
+        return;
+    };
+    let why = "lockyard: mutexes stay the C library's: there are other functions for condition \
+               variables\n";
+    let printed = outputs(Command::new(program).env("LD_PRELOAD", library()));
+    assert_eq!(printed, ["done\n", why]);
+    let (ours, other) = (library().display(), other.display());
+    for preload in [format!("{ours}:{other}"), format!("{other}:{ours}")] {
+        let printed = outputs(Command::new(one).env("LD_PRELOAD", preload));
+        assert_eq!(printed, ["mutexes are glibc's, rwlocks ours\n", why]);
+    }
+}
+
 /// Valgrind gives its program another auxiliary vector than the kernel did.
 #[test]
 fn a_program_under_valgrind_runs() {
