@@ -10,8 +10,9 @@
 //! for every pair of chains. As in the kernel's lockdep, one thread may give all
 //! the edges: what one thread does now another may do next time.
 //!
-//! All tables are of a fixed size. When one is full everything is forgotten but what was
-//! reported, and learnt anew: an order that is not known is not reported.
+//! All tables are of a fixed size. When one is full, what is known of locks that are gone makes
+//! room (`compact.rs`). If that is too little everything is forgotten but what was reported,
+//! and learnt anew: an order that is not known is not reported.
 
 use std::{
     ptr,
@@ -25,6 +26,8 @@ use crate::{
     report::Limit,
     stack::{Stack, mix},
 };
+
+mod compact;
 
 /// Locks that were taken while another was held.
 const LOCKS: usize = 1 << 14;
@@ -327,7 +330,7 @@ impl Graph {
         at: &Stack,
     ) -> Found {
         let mut found = Found::Nothing;
-        if !self.has_room(holds.iter().count()) {
+        if !self.has_room(holds.iter().count()) && !self.compact() {
             self.forget();
             found = Found::Limit(Limit::Orders);
         }
@@ -366,14 +369,21 @@ impl Graph {
         }
         self.chains += 1;
         self.chain[self.chains] = chain;
+        self.link(self.chains);
+    }
+
+    /// Makes a chain's edges.
+    fn link(&mut self, at: usize) {
+        let chain = self.chain[at];
+        let number = at as u16;
         for (at, held) in chain.held().iter().enumerate() {
-            if held.lock == wanted.lock {
+            if held.lock == chain.wanted.lock {
                 continue; // that is said where it is wanted
             }
             self.edges += 1;
             let node = &mut self.node[usize::from(held.lock)];
             self.edge[self.edges] = Edge {
-                chain: self.chains as u16,
+                chain: number,
                 held: at as u8,
                 next: node.first,
             };

@@ -139,10 +139,13 @@ impl Holds {
 
     /// A hash of what is held, in which modes, and of what is wanted; never 0.
     pub fn chain(&self, wanted: &Known, mode: Mode) -> u64 {
-        let place = |hash, key, mode: Mode| mix(mix(hash, key), mode as u64);
-        let held = self
-            .iter()
-            .fold(1, |hash, held| place(hash, held.lock().key, held.mode()));
-        place(held, wanted.key, mode) | 1
+        let held = self.iter().map(|held| (held.lock().key, held.mode()));
+        hash(held, (wanted.key, mode))
     }
+}
+
+/// That hash, of locks by their keys.
+pub fn hash(held: impl Iterator<Item = (u64, Mode)>, wanted: (u64, Mode)) -> u64 {
+    let place = |hash, (key, mode): (u64, Mode)| mix(mix(hash, key), mode as u64);
+    place(held.fold(1, place), wanted) | 1
 }

@@ -217,6 +217,26 @@ static void full_table(void)
 	alone(take_b_then_a);
 }
 
+/* More locks nest than the table has room for, but hardly one at a time. */
+static void short_lives(void)
+{
+	static pthread_mutex_t outer = PTHREAD_MUTEX_INITIALIZER;
+
+	alone(take_a_then_b);
+	for (int i = 0; i < 17000; i++) {
+		pthread_mutex_t *inner = malloc(sizeof(*inner));
+
+		pthread_mutex_init(inner, NULL);
+		pthread_mutex_lock(&outer);
+		pthread_mutex_lock(inner);
+		pthread_mutex_unlock(inner);
+		pthread_mutex_unlock(&outer);
+		pthread_mutex_destroy(inner);
+		free(inner);
+	}
+	alone(take_b_then_a);
+}
+
 static __attribute__((noinline)) void take_a_alone(void)
 {
 	pthread_mutex_lock(&a);
@@ -382,6 +402,7 @@ static const struct {
 	{ "leave", leave },
 	{ "wait_with_both", wait_with_both },
 	{ "full_table", full_table },
+	{ "short_lives", short_lives },
 	{ "after_another", after_another },
 	{ "many_ends", many_ends },
 	{ "closed", closed },

@@ -232,6 +232,7 @@ fn deadlocks_are_reported_before_they_happen() {
     for (case, status) in [
         ("both_orders", 66),
         ("full_table", 66),
+        ("short_lives", 66),
         ("after_another", 66),
         ("many_ends", 66),
         ("closed", 66),
