@@ -1,6 +1,6 @@
 //! Why a subcommand ends without success.
 
-use std::io;
+use std::{io, path::Path};
 
 /// A failure; each kind has its exit status.
 pub enum Failure {
@@ -20,4 +20,9 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
     }
+}
+
+/// The error, with the name of the file that it is about.
+pub fn named(path: &Path, why: &io::Error) -> io::Error {
+    io::Error::new(why.kind(), format!("'{}': {why}", path.display()))
 }

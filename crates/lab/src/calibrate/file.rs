@@ -3,7 +3,8 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
+    process,
 };
 
 use comfy_table::{Cell, CellAlignment};
@@ -12,7 +13,10 @@ use serde::Serialize;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, value};
 
 use super::samples::{Samples, short};
-use crate::{failure::Failure, format, screen};
+use crate::{
+    failure::{self, Failure},
+    format, screen,
+};
 
 /// A parameter of the machine, as `--json` prints it.
 #[derive(Clone, Debug, Serialize)]
@@ -134,36 +138,63 @@ pub fn table(parameters: &[Parameter]) -> String {
     screen::rendered(table)
 }
 
-/// The file of `--out`, open.
-pub struct Out(File);
+/// The file of `--out`.
+pub struct Out {
+    path: PathBuf,
+    /// What is written first.
+    beside: PathBuf,
+}
 
 impl Out {
-    /// Opens the file. One that is there may only be a machine file, or empty
-    /// as an interrupted calibration leaves it.
+    /// Makes sure that the file can be written. One that is there may only be a
+    /// machine file, or empty.
     ///
     /// # Errors
     /// It is something else, or it cannot be written.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
+    pub fn new(path: &Path) -> Result<Self, Failure> {
         let refuse = |why: &str| {
             let name = path.display();
             Failure::Usage(format!(
                 "--out '{name}' {why}: name a new file, or a machine file to replace"
             ))
         };
-        if path.exists() && !is_replaceable(path) {
+        // Where a link leads to is replaced, not the link.
+        let path = fs::canonicalize(path).unwrap_or(path.into());
+        if path.exists() && !is_replaceable(&path) {
             return Err(refuse("is not a machine file"));
         }
-        let mut options = OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(false).open(path);
-        opened
-            .map(Self)
-            .map_err(|why| refuse(&format!("cannot be written ({why})")))
+        let mut beside = path.clone().into_os_string();
+        beside.push(format!(".{}", process::id()));
+        let out = Self {
+            path,
+            beside: beside.into(),
+        };
+        let tried = out.try_to_write();
+        tried.map_err(|why| refuse(&format!("cannot be written ({why})")))?;
+        Ok(out)
     }
 
-    /// Writes the machine file, in place of what was there.
-    pub fn write(&mut self, text: &str) -> io::Result<()> {
-        self.0.set_len(0)?;
-        self.0.write_all(text.as_bytes())
+    fn try_to_write(&self) -> io::Result<()> {
+        if self.path.exists() {
+            OpenOptions::new().write(true).open(&self.path)?;
+        }
+        File::create_new(&self.beside)?;
+        fs::remove_file(&self.beside)
+    }
+
+    /// Writes the machine file, in place of what was there, which stays if that
+    /// fails.
+    pub fn write(&self, text: &str) -> io::Result<()> {
+        let replaced = || {
+            let mut file = File::create_new(&self.beside)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&self.beside, &self.path)
+        };
+        replaced().map_err(|why| {
+            let _ = fs::remove_file(&self.beside); // it may not be there
+            failure::named(&self.path, &why)
+        })
     }
 }
 
@@ -171,4 +202,34 @@ impl Out {
 fn is_replaceable(path: &Path) -> bool {
     let text = fs::read_to_string(path);
     path.is_file() && text.is_ok_and(|text| text.is_empty() || Machine::parse("", &text).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_there_stays_until_all_is_written() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("host.toml");
+        let out = Out::new(&path).ok().expect("it is new");
+        assert!(!path.exists(), "it is not measured yet");
+        out.write("of before").expect("there is room");
+
+        // Stands where it would be written first.
+        fs::create_dir(&out.beside).expect("nothing is there");
+        let why = out.write("of now").expect_err("it cannot be").to_string();
+        assert!(why.contains("host.toml'"), "{why}");
+        assert_eq!(fs::read(&path).expect("it is there"), b"of before");
+        fs::remove_dir(&out.beside).expect("it is there");
+
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("nothing is there");
+        fs::write(&path, "").expect("there is room");
+        let out = Out::new(&link).ok().expect("it is empty");
+        out.write("of now").expect("there is room");
+        assert_eq!(fs::read(&path).expect("it is there"), b"of now");
+        let names = directory.path().read_dir().expect("it is there").count();
+        assert_eq!(names, 2, "the file and the link");
+    }
 }

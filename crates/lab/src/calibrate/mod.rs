@@ -118,18 +118,19 @@ trait Group {
 /// Calibrates and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let host = Host::here()?;
-    let mut out = args.out.as_deref().map(Out::open).transpose()?;
+    let out = args.out.as_deref().map(Out::new).transpose()?;
     let calibration = Calibration::new(&host, args.rounds);
     calibration.machine()?;
     let toml = calibration.toml();
-    if let Some(out) = &mut out {
-        out.write(&toml)?;
-    }
+    let written = out.map(|out| out.write(&toml));
+
+    // Whatever became of the file, what was measured is not lost.
     let parameters = &calibration.parameters;
-    let text = match out {
+    let text = match &written {
         _ if args.json => screen::json_lines(parameters),
-        Some(_) => file::table(parameters),
-        None => toml,
+        Some(Ok(())) => file::table(parameters),
+        _ => toml,
     };
-    Ok(screen::print(&text)?)
+    screen::print(&text)?;
+    Ok(written.unwrap_or(Ok(()))?)
 }

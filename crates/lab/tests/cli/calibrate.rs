@@ -2,7 +2,9 @@
 
 use std::{fs, thread::available_parallelism};
 
-use crate::{json, keys, stdout, usage::refused};
+use crate::{json, keys, stdout, text, usage::refused, without_room};
+
+const PRESET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/machines/x86-32c.toml");
 
 /// What every machine file has.
 const SCHEMA: [(&str, &[&str]); 5] = [
@@ -122,6 +124,33 @@ fn a_machine_file_is_replaced_and_a_table_printed() {
     let listed = |name: &str| lines.lines().any(|line| json(line)["key"] == name);
     for (group, keys) in SCHEMA {
         assert!(keys.iter().all(|key| listed(&format!("{group}.{key}"))));
+    }
+}
+
+#[test]
+fn without_room_the_old_file_stays_and_the_machine_goes_to_stdout() {
+    if !has_two_cpus() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("host.toml");
+    fs::copy(PRESET, &path).expect("it can be copied");
+    for more in ["", "--json"] {
+        let output = without_room(&format!(
+            "calibrate --rounds 3 --out {} {more}",
+            path.display()
+        ));
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(err.contains("results could not be written: '"), "{err}");
+        assert!(err.contains("host.toml'"), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+        match more {
+            "" => assert_machine(&out),
+            _ => assert!(json(out.lines().next().unwrap())["value"].is_number()),
+        }
+        assert_eq!(fs::read(&path).unwrap(), fs::read(PRESET).unwrap());
+        assert_eq!(directory.path().read_dir().unwrap().count(), 1);
     }
 }
 

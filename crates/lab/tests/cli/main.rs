@@ -35,6 +35,14 @@ fn run(args: &[&str]) -> Output {
     output.expect("the command was built with this test")
 }
 
+/// Runs where no file may grow, as on a full disk.
+fn without_room(args: &str) -> Output {
+    let exe = env!("CARGO_BIN_EXE_lockyard");
+    let script = format!("trap '' XFSZ; ulimit -f 0; exec {exe} {args}");
+    let mut sh = Command::new("sh");
+    sh.args(["-c", &script]).output().expect("sh runs")
+}
+
 /// Runs and returns stdout; the exit status must be 0.
 fn stdout(args: &[&str]) -> String {
     let output = run(args);
