@@ -140,7 +140,7 @@ pub fn table(parameters: &[Parameter]) -> String {
 
 /// The file of `--out`.
 pub struct Out {
-    path: PathBuf,
+    pub path: PathBuf,
     /// What is written first.
     beside: PathBuf,
 }
@@ -180,6 +180,11 @@ impl Out {
         }
         File::create_new(&self.beside)?;
         fs::remove_file(&self.beside)
+    }
+
+    /// Whether there is nothing in it yet.
+    pub fn is_empty(&self) -> bool {
+        self.path.metadata().map_or(true, |about| about.len() == 0)
     }
 
     /// Writes the machine file, in place of what was there, which stays if that

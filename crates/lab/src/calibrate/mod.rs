@@ -41,7 +41,8 @@ const ROUND: Duration = Duration::from_millis(220);
 /// in it says how it was measured. Let nothing else run meanwhile.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Write the machine file here, in place of another one, and print a table
+    /// Write the machine file here, in place of another one, and print a table;
+    /// after Ctrl-C another one stays
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -122,7 +123,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let calibration = Calibration::new(&host, args.rounds);
     calibration.machine()?;
     let toml = calibration.toml();
-    let written = out.map(|out| out.write(&toml));
+    let written = out.filter(is_due).map(|out| out.write(&toml));
 
     // Whatever became of the file, what was measured is not lost.
     let parameters = &calibration.parameters;
@@ -133,4 +134,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     screen::print(&text)?;
     Ok(written.unwrap_or(Ok(()))?)
+}
+
+/// Whether the file is written: after an interrupt only one that holds no machine
+/// yet, whose rounds may have been more.
+fn is_due(out: &Out) -> bool {
+    let is_due = !interrupted() || out.is_empty();
+    if !is_due {
+        let name = out.path.display();
+        screen::log(&format!(
+            "'{name}' stays as it was: what was measured follows"
+        ));
+    }
+    is_due
 }

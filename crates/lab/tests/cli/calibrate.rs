@@ -1,8 +1,18 @@
 //! `calibrate`. What it measures is nobody's business here.
 
-use std::{fs, thread::available_parallelism};
+use std::{
+    fs,
+    process::Child,
+    thread::{available_parallelism, yield_now},
+};
 
-use crate::{json, keys, stdout, text, usage::refused, without_room};
+use crate::{
+    json, keys,
+    signals::{interrupt, start},
+    stdout, text,
+    usage::refused,
+    without_room,
+};
 
 const PRESET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/machines/x86-32c.toml");
 
@@ -152,6 +162,44 @@ fn without_room_the_old_file_stays_and_the_machine_goes_to_stdout() {
         assert_eq!(fs::read(&path).unwrap(), fs::read(PRESET).unwrap());
         assert_eq!(directory.path().read_dir().unwrap().count(), 1);
     }
+}
+
+#[test]
+fn interrupted_it_prints_the_machine_and_leaves_a_file_alone() {
+    if !has_two_cpus() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("host.toml");
+    let name = path.to_str().expect("a path of characters");
+    for before in ["", &fs::read_to_string(PRESET).unwrap()] {
+        fs::write(&path, before).expect("it can be written");
+        let child = start(&["calibrate", "--rounds", "1000", "--out", name]);
+        while !catches_interrupts(&child) {
+            yield_now();
+        }
+        interrupt(&child);
+        let output = child.wait_with_output().expect("the command ends");
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{err}");
+        assert!(err.contains("of 1000 rounds"), "{err}");
+        let after = fs::read_to_string(&path).expect("it is there");
+        match before {
+            "" => assert_machine(&after),
+            _ => {
+                assert_machine(&out);
+                assert!(err.contains("host.toml' stays as it was"), "{err}");
+                assert_eq!(after, before);
+            }
+        }
+    }
+}
+
+/// Whether an interrupt would not end the process.
+fn catches_interrupts(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & 0b10 != 0
 }
 
 #[test]
