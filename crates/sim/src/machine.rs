@@ -1,7 +1,14 @@
 //! Machines: what a simulation needs to know of one, read from a TOML file in
 //! which every number says where it comes from.
 
-use std::{ffi::OsStr, fmt, ops::RangeInclusive};
+use std::{
+    ffi::OsStr,
+    fmt,
+    fs::File,
+    io::{self, Read},
+    ops::RangeInclusive,
+    path::Path,
+};
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -291,10 +298,10 @@ impl Machine {
             return Self::parse(preset, text);
         }
         let shown = name.display().to_string();
-        let text = std::fs::read_to_string(name).map_err(|error| {
+        let text = text(name.as_ref()).map_err(|why| {
             let presets: Vec<_> = Self::presets().collect();
             Refused(format!(
-                "no machine '{shown}' ({error}): use a machine file or one of {}",
+                "no machine '{shown}' ({why}): use a machine file or one of {}",
                 presets.join(", ")
             ))
         })?;
@@ -341,6 +348,25 @@ impl Machine {
     /// Its CPUs, as a system counts them: hardware threads.
     pub fn cpus(&self) -> usize {
         self.cores() * self.threads_per_core
+    }
+}
+
+/// The most bytes that a machine's file may have.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// What is in a machine's file. Nothing but a plain file is read: a terminal or a
+/// pipe might never end.
+fn text(path: &Path) -> io::Result<String> {
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::other("not a plain file"));
+    }
+    let mut text = String::new();
+    let length = File::open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_string(&mut text)?;
+    match length as u64 {
+        0..=MAX_BYTES => Ok(text),
+        _ => Err(io::Error::other("over 1 MiB")),
     }
 }
 

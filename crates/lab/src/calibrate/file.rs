@@ -184,7 +184,7 @@ impl Out {
 
     /// Whether there is nothing in it yet.
     pub fn is_empty(&self) -> bool {
-        self.path.metadata().map_or(true, |about| about.len() == 0)
+        !self.path.exists() || is_empty(&self.path)
     }
 
     /// Writes the machine file, in place of what was there, which stays if that
@@ -203,10 +203,13 @@ impl Out {
     }
 }
 
-/// Nothing but plain files is read: a terminal or a pipe might never end.
+/// Whether a file, at an absolute path, is empty or a machine's.
 fn is_replaceable(path: &Path) -> bool {
-    let text = fs::read_to_string(path);
-    path.is_file() && text.is_ok_and(|text| text.is_empty() || Machine::parse("", &text).is_ok())
+    path.is_file() && (is_empty(path) || Machine::find(path).is_ok())
+}
+
+fn is_empty(path: &Path) -> bool {
+    path.metadata().is_ok_and(|about| about.len() == 0)
 }
 
 #[cfg(test)]

@@ -148,8 +148,9 @@ impl Source {
         let Some(name) = &args.machine else {
             return Ok(Self::Calibration(Host::here()?, args.calibration));
         };
+        let machine = place::machine(name)?;
         let text = place::file(name).and_then(|path| fs::read_to_string(path).ok());
-        Ok(Self::Given(Box::new(place::machine(name)?), text))
+        Ok(Self::Given(Box::new(machine), text))
     }
 
     /// The machine and its file, if it has one.

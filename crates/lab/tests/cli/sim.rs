@@ -1,6 +1,9 @@
 //! The simulated world: the same command gives the same bytes.
 
-use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path, process::Command,
+    thread::available_parallelism,
+};
 
 use serde_json::Value;
 
@@ -218,6 +221,30 @@ fn a_machine_and_a_lock_must_go_with_the_world() {
         let line = refused(&args.split_whitespace().collect::<Vec<_>>());
         for name in names {
             assert!(line.contains(name), "no {name:?} in {line}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_plain_file_or_a_large_one_is_not_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let made = Command::new("mkfifo").arg(path("fifo")).status();
+    assert!(made.expect("mkfifo runs").success());
+    fs::write(path("large"), vec![b'\n'; (1 << 20) + 1]).expect("there is room");
+    for (name, why) in [
+        (path("fifo"), "not a plain file"),
+        ("/dev/zero".into(), "not a plain file"),
+        (directory.path().display().to_string(), "not a plain file"),
+        (path("large"), "over 1 MiB"),
+    ] {
+        let err = refused(&simulated(&name, &[]));
+        assert!(err.contains(&name) && err.contains(why), "{err}");
+        let err = refused(&["validate", "--machine", &name]);
+        assert!(err.contains(&name) && err.contains(why), "{err}");
+        if available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
+            let err = refused(&["calibrate", "--out", &name]);
+            assert!(err.contains("is not a machine file"), "{err}");
         }
     }
 }
