@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     io::{self, Write},
     process::{ExitCode, exit},
+    time::{Duration, Instant},
 };
 
 use clap::{CommandFactory, Parser, Subcommand, error::ErrorKind};
@@ -82,18 +83,27 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The first signal ends the measurement, the second ends the program, in
-/// case that a lock under test never lets its threads go.
+/// The first signal ends the measurement, another one that comes later ends the
+/// program, in case that a lock under test never lets its threads go.
 fn stop_on_signal() {
-    let handler = || {
-        if lockyard_torture::interrupted() {
-            exit(130);
+    let mut first = None;
+    let handler = move || match first {
+        None => {
+            screen::log("stopping; what was measured follows (again to quit at once)");
+            lockyard_torture::interrupt();
+            first = Some(Instant::now());
         }
-        screen::log("stopping; what was measured follows (again to quit at once)");
-        lockyard_torture::interrupt();
+        Some(first) if is_again(first, Instant::now()) => exit(130),
+        Some(_) => {}
     };
     // Without the handler a signal ends the program at once, as it always did.
     let _ = ctrlc::set_handler(handler);
+}
+
+/// Whether a signal is another one: timeout(1) sends one both to the command and to
+/// its group.
+fn is_again(first: Instant, now: Instant) -> bool {
+    now.duration_since(first) >= Duration::from_millis(200)
 }
 
 /// What the parser does not take: bad usage, or a wish for help or the version.
@@ -142,5 +152,18 @@ fn report(failure: Failure) -> ExitCode {
             screen::log(&format!("results could not be written: {error}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_comes_twice_is_one() {
+        let first = Instant::now();
+        let is_again = |ms| is_again(first, first + Duration::from_millis(ms));
+        assert!(!is_again(0) && !is_again(199));
+        assert!(is_again(200));
     }
 }
