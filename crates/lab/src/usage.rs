@@ -88,8 +88,9 @@ fn subcommands(command: &Command) -> String {
     all.join(", ")
 }
 
+/// The most similar, which is the last.
 fn did_you_mean(error: &Error, kind: ContextKind) -> String {
-    match strings(error, kind).first() {
+    match strings(error, kind).last() {
         Some(close) => format!(" (did you mean '{close}'?)"),
         None => String::new(),
     }

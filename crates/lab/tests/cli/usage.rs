@@ -50,6 +50,9 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
             ["--waiters '4000001'", "from 1 to 4000000"],
         ),
         ("compar", ["'compar'", "did you mean 'compare'?"]),
+        ("cmpare", ["'cmpare'", "did you mean 'compare'?"]),
+        ("validat", ["'validat'", "did you mean 'validate'?"]),
+        ("locktset", ["'locktset'", "did you mean 'locktest'?"]),
         ("--frob", ["'--frob'", "--help"]),
         (
             "locks --bytes",
