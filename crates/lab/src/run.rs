@@ -32,7 +32,7 @@ const SEPARATORS: &[u8] = b": ";
 
 /// What the program's mutexes become: those that are private, not robust, and have no
 /// priority ceiling.
-#[derive(Clone, Copy, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 enum Mutex {
     /// The mutex that spins while its owner runs; as the program asks, with priority
     /// inheritance
@@ -97,6 +97,16 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+impl Args {
+    /// The flag that has locks of ours watched.
+    fn watches(&self) -> Option<&'static str> {
+        match self.deadlock {
+            true => Some("--deadlock"),
+            false => self.stats.is_some().then_some("--stats"),
+        }
+    }
+}
+
 /// Becomes the program; returns only when it cannot.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let Some((program, rest)) = args.command.split_first() else {
@@ -104,6 +114,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             "no program: lockyard run -- PROGRAM ARGUMENTS".into(),
         ));
     };
+    if let Some(flag) = args.watches()
+        && args.mutex == Some(Mutex::Libc)
+        && args.rwlock == Some("libc")
+    {
+        return Err(Failure::Usage(format!(
+            "{flag} with --mutex libc and --rwlock libc sees no lock: leave out one of them"
+        )));
+    }
     let library = library()?;
     let preload = preload(&library, env::var_os("LD_PRELOAD").as_deref())?;
     let mut command = Command::new(program);

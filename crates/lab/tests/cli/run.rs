@@ -172,6 +172,23 @@ fn a_profile_that_cannot_be_written_stops_the_program() {
 }
 
 #[test]
+fn nothing_to_watch_is_refused() {
+    for flag in ["--deadlock", "--stats", "--stats=/nonexistent/profile"] {
+        let line = refused(&["run", flag, "--mutex=libc", "--rwlock=libc", "true"]);
+        let flag = flag.split('=').next().unwrap();
+        let said = format!("{flag} with --mutex libc and --rwlock libc");
+        assert!(line.contains(&said), "{line}");
+    }
+    let place = Place::new(true);
+    for lock in ["--mutex=libc", "--rwlock=libc"] {
+        let output = place.run(&["--deadlock", lock, "true"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
+    let output = place.run(&["--mutex=libc", "--rwlock=libc", "true"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
 fn bad_usage_is_refused() {
     assert!(refused(&["run"]).contains("no program"));
     assert!(refused(&["run", "--stat", "true"]).contains("'--stat'"));
