@@ -23,6 +23,7 @@ mod measure;
 mod ours;
 mod pi_stress;
 mod place;
+mod program;
 mod record;
 mod registry;
 mod reproduce;

@@ -10,7 +10,7 @@ use std::{
     process::{self, Command},
 };
 
-use crate::{failure::Failure, inherited};
+use crate::{failure::Failure, inherited, program};
 
 /// What `crates/preload` builds.
 const LIBRARY: &str = "liblockyard_preload.so";
@@ -63,7 +63,7 @@ fn rwlock(name: &str) -> Result<&'static str, String> {
                          on: use rwsem or libc"
                 .into(),
         ),
-        _ => Err("is not a lock: use rwsem or libc".into()),
+        _ => Err("use rwsem or libc".into()),
     }
 }
 
@@ -235,9 +235,14 @@ fn create(path: &Path) -> io::Result<bool> {
 /// As a shell says it, and env(1).
 fn not_started(program: &OsStr, error: &io::Error) -> Failure {
     let missing = error.kind() == io::ErrorKind::NotFound;
+    let (why, status) = match missing {
+        true if program::found(program).is_some() => ("its interpreter is missing".into(), 126),
+        true => (error.to_string(), 127),
+        false => (error.to_string(), 126),
+    };
     Failure::NotStarted {
-        line: format!("'{}' cannot be run: {error}", program.display()),
-        status: if missing { 127 } else { 126 },
+        line: format!("'{}' cannot be run: {why}", program.display()),
+        status,
     }
 }
 

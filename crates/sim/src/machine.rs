@@ -42,7 +42,7 @@ pub type Param<T = f64> = Spanned<Sourced<T>>;
 #[derive(Clone, Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct MachineFile {
-    name: String,
+    name: Spanned<String>,
     about: String,
     topology: TopologyFile,
     cpu: CpuFile,
@@ -440,6 +440,15 @@ impl Reader<'_> {
         Ok(picos(self.number(param, 0.001..=1e9)?))
     }
 
+    fn name(&self, name: &Spanned<String>) -> Result<String, Refused> {
+        let text = name.get_ref();
+        if text.trim().is_empty() || text.contains(char::is_control) {
+            let why = "it is empty or has control characters: name the machine";
+            return Err(self.refuse(name.span().start, why));
+        }
+        Ok(text.clone())
+    }
+
     fn machine(&self, file: &MachineFile) -> Result<Machine, Refused> {
         let topology = &file.topology;
         let counts = [
@@ -465,7 +474,7 @@ impl Reader<'_> {
             threads_per_core,
         ] = sizes;
         Ok(Machine {
-            name: file.name.clone(),
+            name: self.name(&file.name)?,
             about: file.about.clone(),
             sockets,
             clusters_per_socket,

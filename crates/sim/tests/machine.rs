@@ -403,6 +403,18 @@ fn a_malformed_machine_is_refused_with_its_line_and_key() {
         ),
         ("poll = {", "pol = {", "pol", "unknown field"),
         (
+            "name = \"x86-32c\"",
+            "name = \"\"",
+            "name",
+            "it is empty or has control",
+        ),
+        (
+            "name = \"x86-32c\"",
+            "name = \"x\\u001b[2J\"",
+            "name",
+            "it is empty or has control",
+        ),
+        (
             "source = \"no SMT\"",
             "source = \" \"",
             "smt_speed",

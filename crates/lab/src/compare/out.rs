@@ -8,10 +8,11 @@ use std::{
 
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 
 /// Where the runs, the summary and the machine are written.
 pub struct Out {
+    directory: PathBuf,
     raw: File,
     summary: File,
     machine: PathBuf,
@@ -40,6 +41,7 @@ impl Out {
         let open = || {
             fs::create_dir_all(directory)?;
             io::Result::Ok(Self {
+                directory: directory.into(),
                 raw: file(raw)?,
                 summary: file(summary)?,
                 machine: directory.join(machine),
@@ -50,17 +52,21 @@ impl Out {
 
     /// Writes the machine's description.
     pub fn machine(&mut self, text: &str) -> io::Result<()> {
-        File::create_new(&self.machine)?.write_all(text.as_bytes())
+        let written = File::create_new(&self.machine)
+            .and_then(|mut machine| machine.write_all(text.as_bytes()));
+        written.map_err(|why| failure::named(&self.directory, &why))
     }
 
     /// Writes a run, at once: an interrupt loses none.
     pub fn raw(&mut self, raw: &impl Serialize) -> io::Result<()> {
         let line = serde_json::to_string(raw)? + "\n";
-        self.raw.write_all(line.as_bytes())
+        let written = self.raw.write_all(line.as_bytes());
+        written.map_err(|why| failure::named(&self.directory, &why))
     }
 
     /// Writes the summary.
     pub fn summary(&mut self, objects: &str) -> io::Result<()> {
-        self.summary.write_all(objects.as_bytes())
+        let written = self.summary.write_all(objects.as_bytes());
+        written.map_err(|why| failure::named(&self.directory, &why))
     }
 }

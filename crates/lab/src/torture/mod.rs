@@ -58,7 +58,7 @@ pub struct Args {
     readers: Option<usize>,
 
     /// How long threads hold the lock
-    #[arg(long, value_name = "DELAYS", default_value = "new", value_enum)]
+    #[arg(long, value_name = "CHOICE", default_value = "new", value_enum)]
     delays: Delays,
 
     /// A long hold, in milliseconds

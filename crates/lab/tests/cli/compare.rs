@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{json, keys, run, stdout, text};
+use crate::{json, keys, run, stdout, text, without_room};
 
 const TINY: [&str; 9] = [
     "compare",
@@ -19,6 +19,19 @@ const TINY: [&str; 9] = [
 fn tiny(more: &[&str]) -> Vec<&'static str> {
     let more = more.iter().map(|arg| &*String::leak((*arg).into()));
     TINY.into_iter().chain(more).collect()
+}
+
+#[test]
+fn without_room_the_directory_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("runs").display().to_string();
+    let output = without_room(&format!(
+        "compare --lock mutex,std --threads 1 --points 0/0 --seconds 0.01 --rounds 3 --out {path}"
+    ));
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{err}");
+    let named = format!("results could not be written: '{path}'");
+    assert!(err.contains(&named), "{err}");
 }
 
 #[test]

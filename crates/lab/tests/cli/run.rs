@@ -1,8 +1,8 @@
 //! `lockyard run`, with a stand-in for the library; `programs` has the library itself.
 
 use std::{
-    fs,
-    os::unix::process::ExitStatusExt,
+    fs::{self, Permissions},
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     path::PathBuf,
     process::{Command, Output},
 };
@@ -105,6 +105,21 @@ fn a_program_that_cannot_be_run_is_named() {
 }
 
 #[test]
+fn a_missing_interpreter_is_not_a_missing_program() {
+    let place = Place::new(true);
+    let script = place.at("script");
+    fs::write(&script, "#!/nonexistent/sh\n").unwrap();
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let output = place.run(&[script.to_str().unwrap()]);
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(126), "{err}");
+    assert!(
+        err.contains("script' cannot be run: its interpreter is missing"),
+        "{err}"
+    );
+}
+
+#[test]
 fn a_missing_library_gets_one_line_that_says_how_to_build_it() {
     let output = Place::new(false).run(&["true"]);
     let err = text(&output.stderr);
@@ -203,5 +218,6 @@ fn bad_usage_is_refused() {
             line.contains(lock) && line.contains("use rwsem or libc"),
             "{line}"
         );
+        assert!(!line.contains(": is not"), "{line}");
     }
 }

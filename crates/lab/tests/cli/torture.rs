@@ -168,7 +168,7 @@ fn bad_usage_is_refused() {
         ("--lock rwsem,std --readers 3", ["--readers '3'", "std"]),
         (
             "--delays short",
-            ["'short' is not a delays", "new, old, none"],
+            ["'short' is not a choice", "new, old, none"],
         ),
         ("--long-hold 0", ["--long-hold '0'", "from 1 to 5000"]),
         ("--stutter -1", ["--stutter '-1'", "or 0"]),
