@@ -10,7 +10,7 @@ use std::{
     process::{self, Command},
 };
 
-use crate::{failure::Failure, inherited, program};
+use crate::{failure::Failure, inherited, program, screen};
 
 /// What `crates/preload` builds.
 const LIBRARY: &str = "liblockyard_preload.so";
@@ -142,6 +142,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(lock) = args.rwlock {
         command.env(RWLOCK, lock);
     }
+    if args.watches().is_some()
+        && let Some(file) = program::found(program)
+        && program::is_static(&file)
+    {
+        let name = program.display();
+        screen::log(&format!(
+            "'{name}' is linked statically: no lock of its own is replaced or watched"
+        ));
+        if let Some(stats) = &stats {
+            stats.clear();
+        }
+    }
     inherited::pass_on(&mut command);
     let error = command.exec();
     Err(not_started(program, &error))
@@ -182,6 +194,7 @@ fn preload(library: &Path, others: Option<&OsStr>) -> Result<OsString, Failure> 
 struct Stats {
     /// As the program will find it, whatever its directory.
     file: PathBuf,
+    folded: PathBuf,
     new: Vec<PathBuf>,
 }
 
@@ -190,11 +203,13 @@ impl Stats {
         let file = path::absolute(file)?;
         let mut folded = file.clone().into_os_string();
         folded.push(".folded");
+        let folded = PathBuf::from(folded);
         let mut stats = Self {
             file: file.clone(),
+            folded: folded.clone(),
             new: Vec::new(),
         };
-        for path in [file, folded.into()] {
+        for path in [file, folded] {
             match create(&path) {
                 Ok(true) => stats.new.push(path),
                 Ok(false) => {}
@@ -207,6 +222,14 @@ impl Stats {
             }
         }
         Ok(stats)
+    }
+
+    /// What an earlier run has left is not taken for that of a program which the
+    /// library does not get into; in others the library sees to it.
+    fn clear(&self) {
+        for path in [&self.file, &self.folded] {
+            let _ = fs::write(path, ""); // it could be written before
+        }
     }
 }
 

@@ -203,6 +203,85 @@ fn nothing_to_watch_is_refused() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
+/// The least ELF file that ends with a status of 7, or none on other processors.
+#[cfg(target_arch = "x86_64")]
+fn static_program() -> Vec<u8> {
+    const LOADED_AT: u64 = 0x40_0000;
+    const HEADERS: u64 = 64 + 56;
+    // mov edi, 7; mov eax, 60; syscall
+    let code = [0xbf, 7, 0, 0, 0, 0xb8, 60, 0, 0, 0, 0x0f, 0x05];
+    let size = HEADERS + code.len() as u64;
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    let halves =
+        |file: &mut Vec<u8>, all: &[u16]| all.iter().for_each(|x| file.extend(x.to_le_bytes()));
+    let words =
+        |file: &mut Vec<u8>, all: &[u32]| all.iter().for_each(|x| file.extend(x.to_le_bytes()));
+    let longs =
+        |file: &mut Vec<u8>, all: &[u64]| all.iter().for_each(|x| file.extend(x.to_le_bytes()));
+    halves(&mut file, &[2, 62]); // an executable, x86-64
+    words(&mut file, &[1]);
+    longs(&mut file, &[LOADED_AT + HEADERS, 64, 0]); // entry, program headers, no sections
+    words(&mut file, &[0]);
+    halves(&mut file, &[64, 56, 1, 64, 0, 0]);
+    words(&mut file, &[1, 5]); // loaded, to be read and executed
+    longs(&mut file, &[0, LOADED_AT, LOADED_AT, size, size, 0x1000]);
+    file.extend(code);
+    file
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_static_program_runs_unwatched_and_is_named() {
+    let place = Place::new(true);
+    let [program, script, file, folded] =
+        ["static", "script", "profile", "profile.folded"].map(|name| place.at(name));
+    fs::write(&program, static_program()).unwrap();
+    fs::write(&script, format!("#! {}\n", program.display())).unwrap();
+    for path in [&program, &script] {
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
+    let stats = format!("--stats={}", file.display());
+    for name in ["static", "script"] {
+        let run = |options: &[&str]| {
+            let name = place.at(name).display().to_string();
+            let output = place.run(&[options, &[&name]].concat());
+            assert_eq!(output.status.code(), Some(7), "{output:?}");
+            text(&output.stderr)
+        };
+        assert_eq!(run(&[]), "");
+        for watch in ["--deadlock", "--stats", &stats] {
+            fs::write(&file, "of before").unwrap();
+            fs::write(&folded, "of before").unwrap();
+            let err = run(&[watch]);
+            assert!(
+                err.contains(&format!("{name}' is linked statically")),
+                "{err}"
+            );
+            assert_eq!(err.lines().count(), 1, "{err}");
+            let left = if watch == stats { "" } else { "of before" };
+            assert_eq!(fs::read_to_string(&file).unwrap(), left);
+            assert_eq!(fs::read_to_string(&folded).unwrap(), left);
+        }
+    }
+    let linker = fs::read_dir("/lib64")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().contains("ld-linux"));
+    for other in [
+        "sh",
+        linker
+            .as_deref()
+            .and_then(|path| path.to_str())
+            .unwrap_or("sh"),
+    ] {
+        let output = place.run(&["--deadlock", other, "--version"]);
+        assert!(!text(&output.stderr).contains("statically"), "{output:?}");
+    }
+}
+
 #[test]
 fn bad_usage_is_refused() {
     assert!(refused(&["run"]).contains("no program"));
