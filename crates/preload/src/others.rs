@@ -52,8 +52,7 @@ struct Object {
 }
 
 impl Object {
-    /// That in which an address lies. (`dladdr` looks at all its symbols, which takes ten times
-    /// as long.)
+    /// That in which an address lies. (`dladdr` would look at all its symbols.)
     fn with(address: *const c_void) -> Option<Self> {
         let mut sought = (address.addr(), None);
         // SAFETY: the function is `find`, which is called before this returns, with a pointer to
