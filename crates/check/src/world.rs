@@ -190,6 +190,11 @@ impl<K: Kind> Platform for Tasks<K> {
         }
     }
 
+    /// As much as eight writers cost.
+    fn gain() -> Option<u32> {
+        Some(64)
+    }
+
     /// As [`Explorer::keeping`] says.
     ///
     /// [`Explorer::keeping`]: crate::Explorer::keeping

@@ -292,8 +292,15 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// How a spinner had best look at a lock that tasks like the caller take
     /// again and again, and that takes so many halves of a transfer of a cache line to change
-    /// hands.
+    /// hands; 0 if it is not handed from one to the next.
     fn pace(half_transfers: u32) -> Look;
+
+    /// What the calling task gains, of late, each time that it has a lock together with others,
+    /// by a fence, and not in turns with them, in hundredths of a transfer of a cache line; if
+    /// that is known.
+    fn gain() -> Option<u32> {
+        None
+    }
 
     /// A spin starts: [`Platform::need_resched`] speaks of the time from now on.
     fn spin_begin();

@@ -18,18 +18,18 @@ use std::{
 
 use lockyard_core::Look;
 
-use crate::{arch, clock, tasks::keeper};
+use crate::{arch, clock, spin, tasks::keeper};
 
 /// Who looks seldom polls once its period is so many of the transfers that a lock is said to
 /// take. A mutex takes 2: half of a period is away from the lock, if no more is known, and the
 /// next owner is in two transfers after the release, nearly. Measured with 2 and 64 threads that
 /// hold the mutex for as long as they stay away (`pace.jsonl` in benches/runs/mutex-2cpu-zen5):
 /// polling and looking seldom do the same at a period of 3.6 transfers, of 30 ns each.
-const LONG: (u64, u64) = (5, 3);
+const LONG: (u32, u64) = (5, 3);
 
 /// Who polls goes on until its period is shorter than this: as it is measured then, it varies,
 /// and comes out a tenth too short.
-const LONG_YET: (u64, u64) = (3, 2);
+const LONG_YET: (u32, u64) = (3, 2);
 
 /// How spinners look when the period is short. Each look costs the owner a transfer or two;
 /// and a lock that nobody comes back to is idle until the next.
@@ -53,15 +53,41 @@ const PARTS: u64 = 64;
 /// each other's. When it changes, each of many threads alone would learn that late.
 static TRANSFER: AtomicU64 = AtomicU64::new(TRANSFER_NS * PARTS);
 
+/// What the last thread would gain that knows it.
+static LAST_GAIN: AtomicU32 = AtomicU32::new(UNKNOWN);
+const UNKNOWN: u32 = u32::MAX;
+
 struct Pace {
     /// When the last measured spin took its lock, in cycles, and how many locks the
     /// thread had taken then.
     since: Cell<Option<(u64, u32)>>,
-    /// A running median.
-    period: Cell<u64>,
+    period: Median,
+    /// Of long turns alone: the short ones are many, and begin with a lock that comes from
+    /// elsewhere.
+    alone: Median,
+    /// Samples since the last long turn, [`STEP`] at most.
+    short: Cell<u64>,
+}
+
+/// A running median.
+struct Median {
+    is: Cell<u64>,
     /// Of how many samples, [`STEP`] at most.
     of: Cell<u64>,
 }
+
+/// Acquisitions of a long turn.
+const TURN: u64 = 32;
+
+/// What a fence takes, in hundredths of a transfer; where all CPUs go on at the same time, each
+/// of the others but one makes up for its own.
+const FENCE: u32 = 15;
+
+/// Transfers that a writer costs each of two CPUs: with more, it has one more to look for each.
+const WRITE: u32 = 5;
+
+/// The period, likewise, where no turn is long: a lock that is passed on each time comes and goes.
+const PASSED: u32 = 200;
 
 /// A sample moves a running median by one part of so many, or a nanosecond, at most: what
 /// interrupts a thread makes some a thousand times too long. A period moves faster at first.
@@ -82,6 +108,8 @@ thread_local! {
     static ENOUGH: Cell<u32> = const { Cell::new(u32::MAX) };
     /// Spins until the next one that is measured.
     static LEFT: Cell<u32> = const { Cell::new(0) };
+    /// What [`gain`] says.
+    static GAIN: Cell<Option<u32>> = const { Cell::new(None) };
     /// Whether this spin is measured.
     static MEASURE: Cell<bool> = const { Cell::new(false) };
     static PACE: Pace = const { Pace::new() };
@@ -100,6 +128,10 @@ pub fn now() -> u64 {
 /// hands: how it should look.
 #[inline(always)]
 pub fn look(halves: u32) -> Look {
+    if halves == 0 {
+        PACE.with(Pace::skip);
+        return Look::Poll;
+    }
     match LEFT.get() {
         0 => PACE.with(|pace| pace.measure(halves <= ENOUGH.get())),
         left => LEFT.set(left - 1),
@@ -109,6 +141,14 @@ pub fn look(halves: u32) -> Look {
         return SELDOM;
     }
     Look::Poll
+}
+
+/// What the calling thread would gain if it went on beside others, in hundredths of a transfer
+/// for each lock that it takes: its period, less what fences take; or the transfers of the lock,
+/// if no turn is long. Known once it had some turns, or another thread.
+pub fn gain() -> Option<u32> {
+    let of_others = || Some(LAST_GAIN.load(Relaxed)).filter(|&gain| gain != UNKNOWN); // a hint
+    GAIN.get().or_else(of_others)
 }
 
 /// A spinner took its lock.
@@ -150,8 +190,9 @@ impl Pace {
     const fn new() -> Self {
         Self {
             since: Cell::new(None),
-            period: Cell::new(PERIOD_NS * PARTS),
-            of: Cell::new(0),
+            period: Median::new(),
+            alone: Median::new(),
+            short: Cell::new(0),
         }
     }
 
@@ -170,8 +211,20 @@ impl Pace {
         let transfer = TRANSFER.load(Relaxed);
         let away = parts(arch::cycles().saturating_sub(since));
         let away = away.saturating_sub(transfers * transfer);
-        self.add(away / times);
+        self.period.add(away / times);
+        if times >= TURN {
+            self.alone.add(away / times);
+            self.short.set(0);
+        } else {
+            self.short.set((self.short.get() + 1).min(STEP));
+        }
         self.learn(polled, transfer);
+    }
+
+    /// Nothing is measured until the next spin that is.
+    fn skip(&self) {
+        MEASURE.set(false);
+        self.since.set(None);
     }
 
     /// The measured spin has taken its lock.
@@ -182,22 +235,51 @@ impl Pace {
         self.since.set(Some((arch::cycles(), keeper().took())));
     }
 
+    fn learn(&self, polled: bool, transfer: u64) {
+        let (times, of) = if polled { LONG_YET } else { LONG };
+        let in_transfers = |parts: u64, period: &Median| {
+            let parts = parts * period.is.get() / transfer.max(1);
+            u32::try_from(parts).unwrap_or(u32::MAX)
+        };
+        ENOUGH.set(in_transfers(2 * of, &self.period) / times);
+        let period = match (self.short.get(), self.alone.of.get()) {
+            (STEP.., _) => Some(PASSED),
+            (_, FIRST..) => Some(in_transfers(100, &self.alone)),
+            _ => None,
+        };
+        if let Some(period) = period {
+            let gain = gained(period, spin::cpus());
+            GAIN.set(Some(gain));
+            LAST_GAIN.store(gain, Relaxed); // a hint
+        }
+        let begins = self.period.of.get() < STEP;
+        LEFT.set(if begins { 0 } else { MEASURED });
+    }
+}
+
+/// What who goes on beside others on so many CPUs gains of such a period.
+fn gained(period: u32, cpus: usize) -> u32 {
+    let others = u32::try_from(cpus).unwrap_or(u32::MAX).max(2) - 1;
+    let gained = period.saturating_sub(FENCE / others);
+    (u64::from(gained) * u64::from(WRITE) / u64::from(WRITE - 1 + others)) as u32
+}
+
+impl Median {
+    const fn new() -> Self {
+        Self {
+            is: Cell::new(PERIOD_NS * PARTS),
+            of: Cell::new(0),
+        }
+    }
+
     fn add(&self, sample: u64) {
-        let (median, of) = (self.period.get(), self.of.get());
-        self.period.set(match of {
+        let (median, of) = (self.is.get(), self.of.get());
+        self.is.set(match of {
             0 => sample,
             _ if of < FIRST => median.min(sample),
             _ => moved(median, sample, of),
         });
         self.of.set((of + 1).min(STEP));
-    }
-
-    fn learn(&self, polled: bool, transfer: u64) {
-        let (times, of) = if polled { LONG_YET } else { LONG };
-        let enough = 2 * of * self.period.get() / (times * transfer).max(1);
-        ENOUGH.set(u32::try_from(enough).unwrap_or(u32::MAX));
-        let begins = self.of.get() < STEP;
-        LEFT.set(if begins { 0 } else { MEASURED });
     }
 }
 
@@ -213,7 +295,7 @@ mod tests {
             (35, Look::Poll, Look::Poll),
         ] {
             let pace = Pace::new();
-            pace.period.set(transfers * PARTS);
+            pace.period.is.set(transfers * PARTS);
             for (polled, looks) in [(true, before), (false, after)] {
                 pace.learn(polled, 10 * PARTS);
                 assert_eq!(look(4), looks, "{transfers} tenths, polled {polled}");
@@ -224,19 +306,60 @@ mod tests {
     #[test]
     fn a_lock_that_takes_more_transfers_wants_a_longer_period() {
         let pace = Pace::new();
-        pace.period.set(40 * PARTS);
+        pace.period.is.set(40 * PARTS);
         pace.learn(false, 10 * PARTS);
         assert_eq!([4, 5].map(look), [Look::Poll, SELDOM]);
     }
 
     #[test]
-    fn interruptions_do_not_weigh() {
+    fn what_is_gained_is_known_after_long_turns() {
         let pace = Pace::new();
+        (0..STEP).for_each(|_| pace.period.add(90 * PARTS));
+        let known = Some(gained(320, spin::cpus()));
+        for (turns, known) in [(0, None), (FIRST - 1, None), (1, known)] {
+            (0..turns).for_each(|_| pace.alone.add(32 * PARTS));
+            pace.learn(false, 10 * PARTS);
+            assert_eq!(GAIN.get(), known);
+        }
+    }
+
+    #[test]
+    fn transfers_are_gained_where_no_turn_is_long() {
+        let pace = Pace::new();
+        (0..FIRST).for_each(|_| pace.alone.add(32 * PARTS));
+        for (short, period) in [(STEP - 1, 320), (STEP, PASSED)] {
+            pace.short.set(short);
+            pace.learn(false, 10 * PARTS);
+            assert_eq!(GAIN.get(), Some(gained(period, spin::cpus())));
+        }
+    }
+
+    #[test]
+    fn with_more_cpus_fences_take_less_and_writers_more() {
+        assert_eq!([1, 2, 4, 17].map(|cpus| gained(10, cpus)), [0, 0, 3, 2]);
+        assert_eq!(
+            [1, 2, 4, 17].map(|cpus| gained(200, cpus)),
+            [185, 185, 139, 50]
+        );
+    }
+
+    #[test]
+    fn what_is_not_to_be_measured_ends_a_measurement() {
+        look(4);
+        acquired();
+        assert!(PACE.with(|pace| pace.since.get()).is_some());
+        assert_eq!(look(0), Look::Poll);
+        assert!(PACE.with(|pace| pace.since.get()).is_none());
+    }
+
+    #[test]
+    fn interruptions_do_not_weigh() {
+        let period = Median::new();
         for sample in 0..240 {
             let interrupted = sample % 3 == 0;
-            pace.add(if interrupted { 1_000_000 } else { 32 } * PARTS);
+            period.add(if interrupted { 1_000_000 } else { 32 } * PARTS);
         }
-        assert!((32..=34).contains(&(pace.period.get() / PARTS)));
+        assert!((32..=34).contains(&(period.is.get() / PARTS)));
     }
 
     #[test]
@@ -252,10 +375,10 @@ mod tests {
     #[test]
     fn a_period_follows() {
         for (from, to) in [(32, 140), (140, 32), (0, 32), (5_000, 100)] {
-            let pace = Pace::new();
-            (0..10).for_each(|_| pace.add(from * PARTS));
-            (0..400).for_each(|_| pace.add(to * PARTS));
-            assert_eq!(pace.period.get(), to * PARTS, "from {from} to {to}");
+            let period = Median::new();
+            (0..10).for_each(|_| period.add(from * PARTS));
+            (0..400).for_each(|_| period.add(to * PARTS));
+            assert_eq!(period.is.get(), to * PARTS, "from {from} to {to}");
         }
     }
 }

@@ -3,11 +3,12 @@
 use std::{
     cell::Cell,
     hint,
+    num::NonZero,
     sync::atomic::{AtomicU32, Ordering},
 };
 
 use lockyard_core::{FOREVER, Look, Running, TaskId};
-use once_cell::race::OnceBool;
+use once_cell::race::OnceNonZeroUsize;
 use rustix::thread::{Pid, sched_getaffinity};
 
 use crate::{arch, clock, errno, pace, park, tasks};
@@ -61,14 +62,16 @@ thread_local! {
     };
 }
 
-/// Whether the process has more than one CPU to run on: its first thread, that
-/// is, for the one that asks may be bound to a single one.
-fn parallel() -> bool {
-    static PARALLEL: OnceBool = OnceBool::new();
-    PARALLEL.get_or_init(|| {
+/// How many CPUs the process has to run on: its first thread, that is, for the one that asks
+/// may be bound to a single one.
+pub fn cpus() -> usize {
+    static CPUS: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    let count = || {
         let process = Pid::from_raw(std::process::id().cast_signed());
-        sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
-    })
+        let cpus = sched_getaffinity(process).map_or(1, |cpus| cpus.count() as usize);
+        NonZero::new(cpus).unwrap_or(NonZero::<usize>::MIN)
+    };
+    CPUS.get_or_init(count).get()
 }
 
 pub fn begin() {
@@ -85,7 +88,7 @@ pub fn need_resched() -> bool {
         let now = arch::cycles();
         let jump = now.wrapping_sub(spin.looked.replace(now));
         let spent = now.wrapping_sub(spin.began.get());
-        !parallel() || jump > clock::cycles_in_ns(JUMP_NS) || spent > clock::cycles_in_ns(BUDGET_NS)
+        cpus() == 1 || jump > clock::cycles_in_ns(JUMP_NS) || spent > clock::cycles_in_ns(BUDGET_NS)
     })
 }
 

@@ -10,10 +10,19 @@ const LONG: (Picos, Picos) = (5, 3);
 const LONG_YET: (Picos, Picos) = (3, 2);
 const SELDOM: Look = Look::Every(16_000);
 const BEGIN: Picos = 5_000_000;
+const TURN: u64 = 32;
+const FENCE: Picos = 15;
+const WRITE: Picos = 5;
+const PASSED: Picos = 200;
+const STEP: u32 = 64;
 
 /// A task's mean period, from taking a lock to coming back for it.
 pub(crate) struct Pace {
     mean: Picos,
+    /// That of long turns alone.
+    alone: Option<Picos>,
+    /// Measured turns since the last long one.
+    short: u32,
     /// When it last took a lock after spinning, and how many it had taken then.
     since: Option<(Picos, u32)>,
     /// Whether it polled for that one.
@@ -24,6 +33,8 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             mean: BEGIN,
+            alone: None,
+            short: 0,
             since: None,
             polled: true,
         }
@@ -39,14 +50,37 @@ impl Pace {
     /// The task will have to spin again for a lock that takes so many halves of a transfer to
     /// change hands, where a line comes from another core in `transfer`.
     pub(crate) fn look(&mut self, now: Picos, took: u32, halves: u32, transfer: Picos) -> Look {
+        if halves == 0 {
+            self.since = None;
+            return Look::Poll;
+        }
         if let Some((since, before)) = self.since.take() {
             let times = u64::from(took.wrapping_sub(before)) + 1;
             let transfers = if self.polled { times } else { 1 };
             let period = (now - since).saturating_sub(transfers * transfer) / times;
-            self.mean = (7 * self.mean + period.min(2 * self.mean + 1_000)) / 8;
+            let moved = |mean: Picos| (7 * mean + period.min(2 * mean + 1_000)) / 8;
+            self.mean = moved(self.mean);
+            if times >= TURN {
+                self.alone = Some(self.alone.map_or(period, moved));
+                self.short = 0;
+            } else {
+                self.short = self.short.saturating_add(1);
+            }
         }
         let (times, of) = if self.polled { LONG_YET } else { LONG };
         self.polled = 2 * of * self.mean >= times * u64::from(halves) * transfer;
         if self.polled { Look::Poll } else { SELDOM }
+    }
+
+    /// What the task gains if it goes on beside others on so many CPUs, in hundredths of such a
+    /// transfer.
+    pub(crate) fn gain(&self, transfer: Picos, cpus: usize) -> Option<u32> {
+        let others = cpus.max(2) as Picos - 1;
+        let period = match self.short {
+            STEP.. => PASSED,
+            _ => 100 * self.alone? / transfer.max(1),
+        };
+        let gained = period.saturating_sub(FENCE / others) * WRITE / (WRITE - 1 + others);
+        Some(u32::try_from(gained).unwrap_or(u32::MAX))
     }
 }

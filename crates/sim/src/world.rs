@@ -328,6 +328,13 @@ impl Platform for Sim {
         .unwrap_or(Look::Poll)
     }
 
+    fn gain() -> Option<u32> {
+        ask(|engine| {
+            let pace = &engine.tasks[engine.active].pace;
+            pace.gain(engine.far_transfer(), engine.fleet.cpus.len())
+        })?
+    }
+
     fn spin_begin() {
         ask(Engine::spin_begin);
     }

@@ -323,8 +323,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 self.set_rest(rest.restarted::<P>());
                 P::event(Event::FenceShed);
             }
-        } else if self.last_writer() != P::number() && rest.sampled() != rest {
-            self.set_rest(rest.sampled());
+        } else if self.last_writer() != P::number() {
+            let sampled = rest.sampled(P::gain());
+            if sampled != rest {
+                self.set_rest(sampled);
+            }
         }
     }
 

@@ -22,12 +22,24 @@ const DEARER: u32 = 3;
 const FENCE_DEARER: u32 = 2;
 const FENCE_LONGEST: u32 = 10;
 
-/// How many writers more a fenced bias outlasts: at first, at most, and for each sampled
-/// reader that is not the last writer, one of 61. So it lasts where eight of those read,
-/// or more, for each that writes.
+/// How many writers more a fenced bias outlasts: at first, if no more is known than that, and at
+/// most.
 const BEGINS: u32 = 16;
 const MOST: u32 = 127;
-const SAMPLE: u32 = 8;
+/// And for each sampled reader that is not the last writer, one for so much that it gains
+/// ([`Platform::gain`]), up to [`SAMPLE_MOST`]; one, if that is not known.
+///
+/// A lock without the bias could stay with one that soon comes back to it. With two CPUs a writer
+/// costs both together some ten transfers (`fence.jsonl` in benches/runs/rw-2cpu-xeon-480mib); and
+/// half of the readers are not the last writer, of whom one in 61 is sampled: 1,000 hundredths
+/// in 122.
+const PAYS_FENCE: u32 = 8;
+const SAMPLE_MOST: u32 = 32;
+
+/// For how many writers a sampled reader pays that gains so much.
+fn pays(gain: u32) -> u32 {
+    gain.div_ceil(PAYS_FENCE).min(SAMPLE_MOST)
+}
 
 /// The last write; how long a lock rests since then until it is biased without a fence, and
 /// until with one, powers of two; and how many writers more a fenced bias outlasts, 0 when
@@ -105,7 +117,8 @@ impl Rest {
     }
 
     pub(super) fn fenced<P: Platform>(self) -> Self {
-        self.with_writers(BEGINS).restarted::<P>()
+        let begins = P::gain().map_or(BEGINS, |gain| (4 * pays(gain)).clamp(BEGINS, MOST));
+        self.with_writers(begins).restarted::<P>()
     }
 
     /// After a bias without a fence that was revoked in so many microseconds.
@@ -129,9 +142,10 @@ impl Rest {
             .restarted::<P>()
     }
 
-    /// A sampled reader has come by a fenced bias.
-    pub(super) fn sampled(self) -> Self {
-        match self.writers() + SAMPLE {
+    /// A sampled reader has come by a fenced bias, which gains so much.
+    pub(super) fn sampled(self, gain: Option<u32>) -> Self {
+        let outlasts = gain.map_or(1, pays);
+        match self.writers() + outlasts {
             writers @ ..=MOST => self.with_writers(writers),
             _ => self.with_fence_power(0),
         }

@@ -45,10 +45,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             self.ask_for_fence();
         }
         let fenced = self.rest().is_fenced();
-        let look = match fenced {
-            true => Look::Poll, // its writers are quick, and its readers leave the line alone
-            false => P::pace(HAND_OVER),
-        };
+        // With a fence its writers are quick, and its readers leave the line alone.
+        let look = P::pace(if fenced { 0 } else { HAND_OVER });
         let glances = look == Look::Poll;
         // Most often the owner is about to leave: the first look had better be soon.
         let at_once = glances && !fenced && !self.count().is_to_be_revoked(kind);
