@@ -179,11 +179,14 @@ impl<K: Kind> Platform for Tasks<K> {
         K::FORKS && matches!(ask(Request::IsFork), Answer::Bool(true))
     }
 
-    /// By events, unless [`Explorer::polling`] or [`Explorer::seldom`] says otherwise.
+    /// By events, if the lock is handed on, unless [`Explorer::polling`] or [`Explorer::seldom`] says otherwise.
     ///
     /// [`Explorer::polling`]: crate::Explorer::polling
     /// [`Explorer::seldom`]: crate::Explorer::seldom
-    fn pace(_half_transfers: u32) -> Look {
+    fn pace(half_transfers: u32) -> Look {
+        if half_transfers == 0 {
+            return Look::Poll;
+        }
         match ask(Request::Pace) {
             Answer::Pace(look) => look,
             _ => unreachable!("a pace is answered with a look"),
