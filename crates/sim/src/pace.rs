@@ -41,6 +41,10 @@ impl Default for Pace {
     }
 }
 
+fn moved(mean: Picos, sample: Picos) -> Picos {
+    (7 * mean + sample.min(2 * mean + 1_000)) / 8
+}
+
 impl Pace {
     /// It had to spin for it.
     pub(crate) fn acquired(&mut self, now: Picos, took: u32) {
@@ -58,10 +62,9 @@ impl Pace {
             let times = u64::from(took.wrapping_sub(before)) + 1;
             let transfers = if self.polled { times } else { 1 };
             let period = (now - since).saturating_sub(transfers * transfer) / times;
-            let moved = |mean: Picos| (7 * mean + period.min(2 * mean + 1_000)) / 8;
-            self.mean = moved(self.mean);
+            self.mean = moved(self.mean, period);
             if times >= TURN {
-                self.alone = Some(self.alone.map_or(period, moved));
+                self.alone = Some(self.alone.map_or(period, |mean| moved(mean, period)));
                 self.short = 0;
             } else {
                 self.short = self.short.saturating_add(1);
