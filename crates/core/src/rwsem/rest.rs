@@ -22,8 +22,7 @@ const DEARER: u32 = 3;
 const FENCE_DEARER: u32 = 2;
 const FENCE_LONGEST: u32 = 10;
 
-/// How many writers more a fenced bias outlasts: at first, if no more is known than that, and at
-/// most.
+/// How many writers more a fenced bias outlasts: at first at least, and at most.
 const BEGINS: u32 = 16;
 const MOST: u32 = 127;
 /// And for each sampled reader that is not the last writer, one for so much that it gains
@@ -41,10 +40,16 @@ fn pays(gain: u32) -> u32 {
     gain.div_ceil(PAYS_FENCE).min(SAMPLE_MOST)
 }
 
+/// How many writers a fenced bias outlasts at first, of readers that gain so much: as many as some
+/// samples pay for, if that is known.
+fn begins(gain: Option<u32>) -> u32 {
+    gain.map_or(BEGINS, |gain| (4 * pays(gain)).clamp(BEGINS, MOST))
+}
+
 /// The last write; how long a lock rests since then until it is biased without a fence, and
 /// until with one, powers of two; and how many writers more a fenced bias outlasts, 0 when
 /// there is none.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rest(pub(super) u32);
 
 impl Rest {
@@ -117,8 +122,7 @@ impl Rest {
     }
 
     pub(super) fn fenced<P: Platform>(self) -> Self {
-        let begins = P::gain().map_or(BEGINS, |gain| (4 * pays(gain)).clamp(BEGINS, MOST));
-        self.with_writers(begins).restarted::<P>()
+        self.with_writers(begins(P::gain())).restarted::<P>()
     }
 
     /// After a bias without a fence that was revoked in so many microseconds.
@@ -148,6 +152,40 @@ impl Rest {
         match self.writers() + outlasts {
             writers @ ..=MOST => self.with_writers(writers),
             _ => self.with_fence_power(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sampled_reader_pays_for_as_many_writers_as_it_gains() {
+        for (gain, pays) in [
+            (None, 1),
+            (Some(0), 0),
+            (Some(1), 1),
+            (Some(80), 10),
+            (Some(u32::MAX), SAMPLE_MOST),
+        ] {
+            let rest = Rest(7).with_writers(BEGINS);
+            assert_eq!(rest.sampled(gain), Rest(7).with_writers(BEGINS + pays));
+        }
+    }
+
+    #[test]
+    fn what_outlasts_the_most_soon_comes_back() {
+        let rest = Rest(7).with_fence_power(3).with_writers(MOST);
+        assert_eq!(rest.sampled(None), rest.with_fence_power(0));
+    }
+
+    #[test]
+    fn no_bias_begins_with_more_writers_than_there_is_room_for() {
+        for gain in [None, Some(0), Some(100), Some(u32::MAX)] {
+            let begins = begins(gain);
+            assert!((BEGINS..=MOST).contains(&begins));
+            assert_eq!(Rest(0).with_writers(begins).writers(), begins);
         }
     }
 }
