@@ -7,6 +7,9 @@
 //! the time that a cache line takes from one CPU to another, as spinners measure it
 //! when a look finds the word changed: that differs between machines, between the CPUs
 //! of one, and for a virtual machine from one second to the next.
+//!
+//! By its period while a lock stays with it, a thread also knows what it would [`gain`] if it had
+//! the lock beside others.
 
 use std::{
     cell::Cell,
