@@ -87,3 +87,32 @@ impl Pace {
         Some(u32::try_from(gained).unwrap_or(u32::MAX))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gained_follows_from_the_last_turns() {
+        const TRANSFER: Picos = 100;
+        let mut pace = Pace::default();
+        let mut turn = |times: u32| {
+            pace.acquired(0, 0);
+            let now = Picos::from(times) * (3 * TRANSFER + TRANSFER);
+            pace.look(now, times - 1, 4, TRANSFER);
+            pace.gain(TRANSFER, 2)
+        };
+        assert_eq!(turn(31), None);
+        assert_eq!(turn(32), Some(300 - 15));
+        assert_eq!((0..STEP).map(|_| turn(1)).last(), Some(Some(200 - 15)));
+        assert_eq!(turn(32), Some(300 - 15));
+    }
+
+    #[test]
+    fn what_is_not_handed_on_is_not_measured() {
+        let mut pace = Pace::default();
+        pace.acquired(0, 0);
+        assert_eq!(pace.look(1, 99, 0, 100), Look::Poll);
+        assert!(pace.since.is_none());
+    }
+}

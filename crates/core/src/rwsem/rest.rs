@@ -29,9 +29,9 @@ const MOST: u32 = 127;
 /// ([`Platform::gain`]), up to [`SAMPLE_MOST`]; one, if that is not known.
 ///
 /// A lock without the bias could stay with one that soon comes back to it. With two CPUs a writer
-/// costs both together some ten transfers (`fence.jsonl` in benches/runs/rw-2cpu-xeon-480mib); and
-/// half of the readers are not the last writer, of whom one in 61 is sampled: 1,000 hundredths
-/// in 122.
+/// costs both together some 850 ns (`fence.jsonl` in benches/runs/rw-2cpu-xeon-480mib), where a
+/// transfer takes 70 to 90; and half of the readers are not the last writer, of whom one in 61 is
+/// sampled: 1,000 hundredths in 122.
 const PAYS_FENCE: u32 = 8;
 const SAMPLE_MOST: u32 = 32;
 
