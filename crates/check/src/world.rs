@@ -179,7 +179,8 @@ impl<K: Kind> Platform for Tasks<K> {
         K::FORKS && matches!(ask(Request::IsFork), Answer::Bool(true))
     }
 
-    /// By events, if the lock is handed on, unless [`Explorer::polling`] or [`Explorer::seldom`] says otherwise.
+    /// By events, if the lock is handed on, unless [`Explorer::polling`] or [`Explorer::seldom`]
+    /// says otherwise.
     ///
     /// [`Explorer::polling`]: crate::Explorer::polling
     /// [`Explorer::seldom`]: crate::Explorer::seldom

@@ -82,11 +82,10 @@ struct Median {
 /// Acquisitions of a long turn.
 const TURN: u64 = 32;
 
-/// What a fence takes, in hundredths of a transfer; where all CPUs go on at the same time, each
-/// of the others but one makes up for its own.
+/// What a fence takes, in hundredths of a transfer, and transfers that a writer costs each of two
+/// CPUs (`fence.jsonl` in benches/runs/rw-2cpu-xeon-480mib). With more CPUs, the others share what
+/// the fence takes, and a writer looks once more for each: that is not measured.
 const FENCE: u32 = 15;
-
-/// Transfers that a writer costs each of two CPUs: with more, it has one more to look for each.
 const WRITE: u32 = 5;
 
 /// The period, likewise, where no turn is long: a lock that is passed on each time comes and goes.

@@ -40,7 +40,7 @@ fn pays(gain: u32) -> u32 {
     gain.div_ceil(PAYS_FENCE).min(SAMPLE_MOST)
 }
 
-/// How many writers a fenced bias outlasts at first, of readers that gain so much: as many as some
+/// How many writers a fenced bias outlasts at first, of readers that gain so much: as many as four
 /// samples pay for, if that is known.
 fn begins(gain: Option<u32>) -> u32 {
     gain.map_or(BEGINS, |gain| (4 * pays(gain)).clamp(BEGINS, MOST))
