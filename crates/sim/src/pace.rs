@@ -12,7 +12,6 @@ const SELDOM: Look = Look::Every(16_000);
 const BEGIN: Picos = 5_000_000;
 const TURN: u64 = 32;
 const FENCE: Picos = 15;
-const WRITE: Picos = 5;
 const PASSED: Picos = 200;
 const STEP: u32 = 64;
 
@@ -78,12 +77,12 @@ impl Pace {
     /// What the task gains if it goes on beside others on so many CPUs, in hundredths of such a
     /// transfer.
     pub(crate) fn gain(&self, transfer: Picos, cpus: usize) -> Option<u32> {
-        let others = cpus.max(2) as Picos - 1;
+        let cpus = cpus.max(2) as Picos;
         let period = match self.short {
             STEP.. => PASSED,
             _ => 100 * self.alone? / transfer.max(1),
         };
-        let gained = period.saturating_sub(FENCE / others) * WRITE / (WRITE - 1 + others);
+        let gained = 2 * (period * (cpus - 1)).saturating_sub(FENCE) / cpus;
         Some(u32::try_from(gained).unwrap_or(u32::MAX))
     }
 }

@@ -361,7 +361,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Frees the slots that name a lock that was here before.
-    fn wipe(&self) {
+    pub(super) fn wipe(&self) {
         let name = self.name();
         P::each_reader(|task| {
             task.slots.visit(name, |word| {

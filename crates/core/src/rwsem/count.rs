@@ -33,6 +33,11 @@ impl Kind {
     pub(super) const fn reads(self) -> bool {
         matches!(self, Self::Read | Self::Upgradable | Self::Recursive)
     }
+
+    /// Whether who wants it spins before it queues up.
+    pub(super) const fn spins(self) -> bool {
+        matches!(self, Self::Read | Self::Write | Self::Recursive)
+    }
 }
 
 /// What the count word holds: see `rwsem.rs`.

@@ -24,28 +24,30 @@
 //!
 //! # Who waits
 //!
-//! A writer that finds readers which do not leave soon gives them the lock back, counted, and
-//! naps, for a reader that takes long is off its CPU. After a while it queues up as
-//! for any lock. One that only tries gives it back as it was.
-//!
-//! But as long as readers are to fence nobody had better wait: a lock that is handed to many
+//! As long as readers are to fence nobody had better wait: a lock that is handed to many
 //! sleepers is held until the last of them has run, and who wants it meanwhile has to sleep,
-//! too. So a release that leaves the lock free tells all who wait to come again. Each loses its
-//! place by that, and may find the lock held once more by a reader that is off its CPU: so no
-//! one is told more than twice, and all wait then in their order.
+//! too. So who finds a writer in the lock polls, as long as that one runs; and a release that
+//! leaves the lock free tells all who wait to come again. Each loses its place by that, and may
+//! find the lock held once more by a reader that is off its CPU: so no one is told more than
+//! twice, and all wait then in their order.
+//!
+//! A writer that finds readers which do not leave soon gives them the lock back, counted, for a
+//! reader that takes long is off its CPU. That ends the bias for a while, and it queues up as for
+//! any lock. One that only tries gives it back as it was.
 //!
 //! In a fork's child a lock that a thread was draining cannot be had, nor one that it was to
 //! give back.
 
 use super::{
-    Count, Kind, OF_WAITERS, OWNER_SHIFT, READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WRITER,
-    WakeCheck,
+    Count, Kind, OF_WAITERS, OWNER_SHIFT, READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS,
+    WRITER, WakeCheck,
     bias::{BIASED, Name, REVOKING},
     keep::SEQUENCE,
     rest::Rest,
+    spin::READERS_MICROS,
 };
 use crate::{
-    mutex::PATIENCE_MICROS,
+    mutex::EXCHANGE_MICROS,
     osq,
     platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Word},
 };
@@ -56,10 +58,6 @@ const FENCED: u32 = SPINNER;
 
 /// What the count has while a writer counts those readers, and waits for them to leave.
 pub(super) const DRAINING: u32 = WRITER | REVOKING | UPGRADABLE;
-
-/// How long a writer naps while a reader is off its CPU. Who only yields its own waits for as
-/// long as all others want to run.
-const NAP_NS: u64 = 50_000;
 
 /// Whether a writer waits for readers to leave.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -162,47 +160,77 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         took
     }
 
-    /// Takes the lock as the writer, as long as it has a fenced bias. Returns whether it did.
+    /// Takes the lock as long as it has a fenced bias, or is about to get that back, and nobody
+    /// waits for it. Returns whether it did.
     ///
-    /// A reader that does not leave soon is off its CPU: it had better run, and meanwhile the
-    /// others had better read.
+    /// All readers that poll come in at once as a writer leaves; in line, each would wait for the
+    /// one before.
     #[inline(never)]
-    pub(super) fn outlast_fenced(&self, deadline: Option<Deadline>) -> bool {
+    pub(super) fn outlast_fenced(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
         let mut since = None;
         loop {
             let count = self.count();
-            if !count.is_fenced() {
+            if count.has(WAITERS) || count.is_kept() || !self.rest().is_fenced() {
                 return false;
             }
-            if count.counted_readers() == 0 && self.write_fenced(count, Drain::Wait) {
+            if self.take_while_fenced(count, kind) {
                 return true;
             }
             let since = *since.get_or_insert_with(P::stamp);
-            if P::elapsed(since, PATIENCE_MICROS) || deadline.is_some_and(P::passed) {
+            if P::elapsed(since, EXCHANGE_MICROS) || deadline.is_some_and(P::passed) {
                 return false;
             }
-            self.let_readers_run();
+            let count = self.count();
+            if count.is_biased() && kind == Kind::Write {
+                self.revoke(count);
+            } else if !self.await_fence(kind, deadline) {
+                return false;
+            }
         }
     }
 
-    /// Waits a moment for readers that are counted, and naps then, so that others run.
-    fn let_readers_run(&self) {
+    fn take_while_fenced(&self, count: Count, kind: Kind) -> bool {
+        match kind {
+            Kind::Write if count.is_fenced() => {
+                count.counted_readers() == 0 && self.write_fenced(count, Drain::Wait)
+            }
+            Kind::Write => self.fast_from(count, kind),
+            _ => self.fast_read(kind),
+        }
+    }
+
+    /// Polls as long as a writer has the lock that runs, or counted readers for a moment. Returns
+    /// whether there is something to take, or somebody waits.
+    fn await_fence(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
+        let patience = match self.count().has(WRITER) {
+            true => EXCHANGE_MICROS,
+            false => READERS_MICROS,
+        };
+        P::spin_begin();
         let since = P::stamp();
-        let left = P::spin_until(
+        let is_there = |count: Count| match kind {
+            Kind::Write if count.is_fenced() => count.counted_readers() == 0,
+            _ => count.is_biased_somehow() || count.taken(kind).is_some(),
+        };
+        let seen = P::spin_until(
             &self.count,
-            Relaxed, // only a hint
+            Relaxed, // only a hint: who takes it acquires
             Look::Poll,
             FOREVER,
-            |count| !Count(count).is_fenced() || Count(count).counted_readers() == 0,
-            || P::elapsed(since, 1),
+            |count| {
+                let count = Count(count);
+                is_there(count) || count.has(WAITERS) || count.is_kept()
+            },
+            || {
+                let over = || P::need_resched() || P::elapsed(since, patience);
+                self.is_owner_off() || over() || deadline.is_some_and(P::passed)
+            },
         );
-        if left.is_none() {
-            P::park(Some(P::after(NAP_NS)));
-        }
+        seen.is_some()
     }
 
     /// Takes the lock as the writer if its readers leave soon. Returns whether it did; if not,
-    /// they have it as before, counted if it waited.
+    /// they have it as before, or counted if it waited.
     #[cold]
     fn take_fenced(&self, count: Count, drain: Drain) -> bool {
         if count.has(UPGRADABLE) {
@@ -212,6 +240,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if !self.drain(count) {
             return false; // another does, or a reader came or went
         }
+        let since = self.rest().is_measured().then(P::stamp);
         let mut known = self.await_slots(drain.looks());
         if !known && drain == Drain::Wait {
             known = true;
@@ -229,14 +258,17 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             // (R1) Acquire pairs with the Release of those that left before.
             self.count
                 .fetch_add((DRAINING - WRITER).wrapping_neg(), Acquire);
-            self.set_rest(self.rest().written::<P>());
+            self.set_rest(self.rest().written::<P>(since));
             P::event(Event::FencedBiasRevoked);
             return true;
         }
         self.owner.store(Self::owner_of_readers(), Relaxed); // likewise
+        if known {
+            self.set_rest(self.rest().failed::<P>());
+        }
         let count = self.count();
         // (R1) Release: what was before the fence
-        if count.has(OF_WAITERS) || !self.exchange(count, count.drained(), Release) {
+        if known || count.has(OF_WAITERS) || !self.exchange(count, count.drained(), Release) {
             if !known {
                 self.count_after_quiesce();
             }
@@ -309,8 +341,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// A reader that was counted is about to leave: it leaves its part to the virtual reader,
     /// if the lock had a fenced bias. Returns whether it left.
     pub(super) fn fence_again(&self, count: Count) -> bool {
+        if !count.may_bias() || !self.rest().is_fenced() {
+            return false;
+        }
+        self.restart();
         // (R1) Release: the caller's part is the virtual reader's.
-        count.may_bias() && self.rest().is_fenced() && self.exchange(count, count.fenced(), Release)
+        self.exchange(count, count.fenced(), Release)
     }
 
     /// A reader that came by a fenced bias looks whether it is worth its while.
@@ -331,11 +367,34 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// A reader has to wait: the lock is tried with a fenced bias.
+    /// A reader has to wait: the lock is tried with a fenced bias; if it never was, by a writer.
     pub(super) fn ask_for_fence(&self) {
         let rest = self.rest();
-        if !rest.is_new() && rest.may_fence::<P>() {
+        if rest.is_new() {
+            // It may be biased by now, and must not be wiped any more.
+            let asked = Rest::ASKED.0;
+            self.rest.compare_exchange(0, asked, Relaxed, Relaxed).ok(); // a hint
+        } else if rest.may_fence::<P>() {
             self.set_rest(rest.fenced::<P>());
+        }
+    }
+
+    /// The writer had to wait, and not for a fenced bias.
+    pub(super) fn wrote_unfenced(&self) {
+        let rest = self.rest();
+        if rest == Rest::ASKED {
+            self.wipe(); // as long as it is in, no slot stands for a reader
+            self.set_rest(rest.fenced::<P>());
+        } else if rest.is_fenced() {
+            self.restart();
+        }
+    }
+
+    /// The bias is about to come back, and may not be as old as it says.
+    fn restart(&self) {
+        let rest = self.rest();
+        if rest.is_over::<P>() {
+            self.set_rest(rest.restarted::<P>());
         }
     }
 

@@ -35,6 +35,12 @@ const MOST: u32 = 127;
 const PAYS_FENCE: u32 = 8;
 const SAMPLE_MOST: u32 = 32;
 
+/// A writer that takes long to see the readers off, for they are many, costs twice as much for
+/// each microsecond but the first. One in so many is measured, and stands for the others: the
+/// clock takes a part of what a writer does.
+const MICRO: u32 = 2;
+const MEASURED: u32 = 8;
+
 /// For how many writers a sampled reader pays that gains so much.
 fn pays(gain: u32) -> u32 {
     gain.div_ceil(PAYS_FENCE).min(SAMPLE_MOST)
@@ -89,8 +95,12 @@ impl Rest {
     }
 
     pub(super) fn restarted<P: Platform>(self) -> Self {
+        self.restarted_at(P::stamp())
+    }
+
+    fn restarted_at(self, now: u32) -> Self {
         let rest = self.0 % (Self::UNIT * Self::WRITERS);
-        Self(P::stamp() / GRAIN_MICROS % Self::TIMES * Self::UNIT * Self::WRITERS + rest)
+        Self(now / GRAIN_MICROS % Self::TIMES * Self::UNIT * Self::WRITERS + rest)
     }
 
     /// Whether a fenced bias is to come back.
@@ -116,9 +126,12 @@ impl Rest {
         !self.is_fenced() && (self.is_new() || self.has_passed::<P>(self.fence_power()))
     }
 
+    /// Of a lock that was never biased, and is to be.
+    pub(super) const ASKED: Self = Self(1);
+
     /// Whether the lock was never biased.
     pub(super) const fn is_new(self) -> bool {
-        self.0 == 0
+        self.0 <= Self::ASKED.0
     }
 
     pub(super) fn fenced<P: Platform>(self) -> Self {
@@ -136,14 +149,31 @@ impl Rest {
         self.with_power(power).fenced::<P>()
     }
 
-    /// After a fenced bias that was revoked.
-    pub(super) fn written<P: Platform>(self) -> Self {
-        let writers = self.writers().saturating_sub(1);
+    /// Whether the time that the next writer takes to see the readers off is to be measured.
+    pub(super) const fn is_measured(self) -> bool {
+        self.writers().is_multiple_of(MEASURED)
+    }
+
+    /// A writer has seen off the readers of a fenced bias; if it is measured, since then.
+    pub(super) fn written<P: Platform>(self, since: Option<u32>) -> Self {
+        let now = P::stamp();
+        let micros = since.map_or(0, |since| now.wrapping_sub(since).saturating_sub(1));
+        self.cost(1 + micros.min(MOST) * MICRO * MEASURED, now)
+    }
+
+    /// A writer has not, for one of them is off its CPU: such readers hold up less of a lock in
+    /// whose count they are.
+    pub(super) fn failed<P: Platform>(self) -> Self {
+        self.cost(MOST, P::stamp())
+    }
+
+    fn cost(self, writers: u32, now: u32) -> Self {
+        let writers = self.writers().saturating_sub(writers);
         let dearer = if writers == 0 { FENCE_DEARER } else { 0 };
         let power = (self.fence_power() + dearer).min(FENCE_LONGEST);
         self.with_writers(writers)
             .with_fence_power(power)
-            .restarted::<P>()
+            .restarted_at(now)
     }
 
     /// A sampled reader has come by a fenced bias, which gains so much.

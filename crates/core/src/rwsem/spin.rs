@@ -2,7 +2,7 @@
 
 use super::{
     BUSY, Count, HAND_OVER, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS,
-    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, fenced::Drain, keep::SEQUENCE,
+    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, keep::SEQUENCE,
 };
 use crate::{
     mutex::{Body, EXCHANGE_MICROS},
@@ -15,7 +15,7 @@ const GLANCES: u32 = 32;
 
 /// How long to spin while readers have the lock, in microseconds: nobody knows
 /// whether they run. A little longer for each, up to [`CROWD`].
-const READERS_MICROS: u32 = 10;
+pub(super) const READERS_MICROS: u32 = 10;
 const CROWD: u32 = 30;
 
 /// How long to spin while a writer has the lock that has not said yet who it is, where that is
@@ -212,6 +212,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     fn compete(&self, spinner: &mut Spinner, also: impl Fn() -> bool) -> Spun {
         loop {
             let (count, owner) = (self.count(), self.owner());
+            if count.is_fenced() && self.outlast_fenced(spinner.kind, spinner.deadline) {
+                return Spun::Took;
+            }
             if let Some(taken) = count.taken(spinner.kind) {
                 if self.keep_promise_by(spinner.kind, count, taken, spinner.promised) {
                     return Spun::Took;
@@ -219,9 +222,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 continue;
             }
             if count.keeps_out(spinner.kind) {
-                if spinner.kind == Kind::Write && self.write_fenced(count, Drain::Wait) {
-                    return Spun::Took;
-                }
                 self.recall(spinner.look);
                 self.revoke(self.count());
                 continue;
@@ -356,6 +356,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if asked {
             P::event(Event::HandoffAsked);
         }
+    }
+
+    /// Whether a writer has the lock that does not run: a hint.
+    pub(super) fn is_owner_off(&self) -> bool {
+        let is_off = |writer| P::running(writer) == Running::No;
+        self.owner().writer().is_some_and(is_off)
     }
 
     /// The owner: a snapshot.

@@ -47,6 +47,23 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let fenced = self.rest().is_fenced();
         // With a fence its writers are quick, and its readers leave the line alone.
         let look = P::pace(if fenced { 0 } else { HAND_OVER });
+        if fenced && kind.spins() && self.outlast_fenced(kind, deadline) {
+            return true;
+        }
+        let took = self.contend_unfenced(kind, look, fenced, deadline);
+        if took && kind == Kind::Write {
+            self.wrote_unfenced();
+        }
+        took
+    }
+
+    fn contend_unfenced(
+        &self,
+        kind: Kind,
+        look: Look,
+        fenced: bool,
+        deadline: Option<Deadline>,
+    ) -> bool {
         let glances = look == Look::Poll;
         // Most often the owner is about to leave: the first look had better be soon.
         let at_once = glances && !fenced && !self.count().is_to_be_revoked(kind);
@@ -58,9 +75,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         let full = kind.reads() && self.count().entered(Kind::Read).has(OVERFLOW);
         assert!(!full, "too many readers of the rwsem at {self:p}");
-        if kind == Kind::Write && self.outlast_fenced(deadline) {
-            return true;
-        }
         if self.count().is_to_be_revoked(kind) {
             self.recall(look);
         }
@@ -74,8 +88,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[cold]
     fn contend_slow(&self, kind: Kind, look: Look, deadline: Option<Deadline>) -> bool {
         let me = P::me();
-        let spins = !matches!(kind, Kind::Upgradable | Kind::Upgrade);
-        let spun = spins && self.spin(me, kind, look, deadline);
+        let spun = kind.spins() && self.spin(me, kind, look, deadline);
         if spun || self.take_awake(kind) {
             return true;
         }
@@ -87,7 +100,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 Waited::Cancelled => return false,
                 Waited::Again => node.told.store(node.told.load(Relaxed) + 1, Relaxed), // likewise
             }
-            if self.take_awake(kind) {
+            if kind.spins() && self.outlast_fenced(kind, deadline) || self.take_awake(kind) {
                 return true;
             }
         }

@@ -260,6 +260,49 @@ fn a_reader_with_another_number() {
     }
 }
 
+/// The same of a new lock for which a reader waits: a writer that waits as well biases it.
+#[test]
+fn a_forgotten_guard_and_who_waits() {
+    fn write_often(shared: &Shared) {
+        (0..2).for_each(|_| shared.write());
+    }
+    for changes in 1..=4 {
+        let explorer = Explorer::new().biasing().whims(2).pct(1, changes, MANY);
+        let events = [Event::Parked, Event::FencedBiasRevoked];
+        explore("rwsem, forgotten and waits", &explorer, &events, || {
+            let (old, shared) = (Shared::<Lockless>::new(), Shared::<Lockless>::new());
+            let others = [Rc::clone(&shared), Rc::clone(&shared)];
+            spawn(move || {
+                old.read();
+                old.lock.read();
+                shared.been.store(1, Relaxed);
+                write_often(&shared);
+            });
+            for (other, work) in others.into_iter().zip([read_again, write_often as Work]) {
+                spawn(move || {
+                    other.wait_for(1);
+                    work(&other);
+                });
+            }
+        });
+    }
+}
+
+/// A reader that waits asks for a bias of a lock that has one by now.
+#[test]
+fn asked_for_too_late() {
+    fn write_often(shared: &Shared) {
+        (0..2).for_each(|_| shared.write());
+    }
+    for changes in 3..=6 {
+        let explorer = Explorer::new().biasing().whims(1).pct(1, changes, MANY);
+        let events = [Event::Biased, Event::Parked, Event::FencedBiasRevoked];
+        explore("rwsem, asked late", &explorer, &events, || {
+            tasks(&[(1, Shared::read), (1, read_again), (1, write_often)]);
+        });
+    }
+}
+
 /// A reader is known to read, by a slot or in the count, while writers revoke.
 #[test]
 fn known_to_read() {
