@@ -76,7 +76,7 @@ fn who_is_to_come_again() {
         [Shared::write, Shared::try_to_write],
         [Shared::read, Shared::write],
     ] {
-        for changes in 2..=4 {
+        for changes in 2..=5 {
             let explorer = Explorer::new().biasing().whims(3).pct(1, changes, MANY);
             let events = [Event::ToldToComeAgain, Event::Parked];
             for explorer in [explorer, explorer.polling(), explorer.seldom()] {
