@@ -275,6 +275,7 @@ fn a_forgotten_guard_and_who_waits() {
             spawn(move || {
                 old.read();
                 old.lock.read();
+                shared.write(); // who has the lock next knows of the guard
                 shared.been.store(1, Relaxed);
                 write_often(&shared);
             });
