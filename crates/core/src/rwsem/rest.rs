@@ -196,7 +196,7 @@ mod tests {
             (None, 1),
             (Some(0), 0),
             (Some(1), 1),
-            (Some(80), 10),
+            (Some(80), 16),
             (Some(u32::MAX), SAMPLE_MOST),
         ] {
             let rest = Rest(7).with_writers(BEGINS);
