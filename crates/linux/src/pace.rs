@@ -257,8 +257,8 @@ impl Pace {
     }
 }
 
-/// What who goes on beside others on so many CPUs gains of such a period: twice what all together
-/// do, as if they were two.
+/// Twice what all together gain of such a period on so many CPUs: with two, the period less a
+/// fence.
 fn gained(period: u32, cpus: usize) -> u32 {
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX).max(2);
     let gained = u64::from(period) * u64::from(cpus - 1);
