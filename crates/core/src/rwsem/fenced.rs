@@ -241,8 +241,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return false; // another does, or a reader came or went
         }
         let since = self.rest().is_measured().then(P::stamp);
-        let mut known = self.await_slots(drain.looks());
-        if !known && drain == Drain::Wait {
+        let (mut known, waits) = (self.await_slots(drain.looks()), drain == Drain::Wait);
+        if !known && waits {
             known = true;
             self.count_after_quiesce();
             P::spin_until(
@@ -263,12 +263,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return true;
         }
         self.owner.store(Self::owner_of_readers(), Relaxed); // likewise
-        if known {
+        if waits {
             self.set_rest(self.rest().failed::<P>());
         }
         let count = self.count();
         // (R1) Release: what was before the fence
-        if known || count.has(OF_WAITERS) || !self.exchange(count, count.drained(), Release) {
+        if waits || count.has(OF_WAITERS) || !self.exchange(count, count.drained(), Release) {
             if !known {
                 self.count_after_quiesce();
             }

@@ -211,6 +211,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_biased_is_never_new_again() {
+        for writers in 1..=MOST {
+            let rest = Rest(0).with_writers(writers);
+            let left = [
+                rest,
+                rest.cost(1, 0),
+                rest.cost(MOST, 0),
+                rest.sampled(Some(0)),
+            ];
+            assert!(left.iter().all(|rest| !rest.is_new()), "{left:?}");
+        }
+    }
+
+    #[test]
     fn no_bias_begins_with_more_writers_than_there_is_room_for() {
         for gain in [None, Some(0), Some(100), Some(u32::MAX)] {
             let begins = begins(gain);
