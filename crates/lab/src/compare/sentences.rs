@@ -112,8 +112,14 @@ fn outcome(o: &Outcome) -> String {
 }
 
 fn front(v: &Verdict) -> String {
+    let unknown = v.pareto_unknown;
     match v.pareto_misses.len() {
-        0 => format!("{} is on the Pareto front at every point.", v.lock),
+        0 if unknown == 0 => format!("{} is on the Pareto front at every point.", v.lock),
+        0 => format!(
+            "At {} the rounds are too few to say whether {} is on the Pareto front.",
+            of(unknown, v),
+            v.lock
+        ),
         n => format!(
             "{} is not on the Pareto front at {}; dominated by:",
             v.lock,

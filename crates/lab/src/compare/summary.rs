@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::{Raw, plan::Point};
 use crate::{
@@ -12,6 +13,12 @@ use crate::{
 
 /// Differences within it are none.
 pub const MARGIN: f64 = 0.02;
+
+/// A lock dominates its equal in one round of four: each of the two things is better in every
+/// other, if they have nothing to do with each other.
+const BY_CHANCE: f64 = 0.25;
+/// What chance does no more often than this is none.
+pub const SELDOM: f64 = 0.05;
 
 /// A lock at a point: medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
@@ -98,10 +105,12 @@ pub struct PointSummary {
     /// Our median throughput over the best rival's.
     pub ratio: f64,
     /// Whether no rival dominates our lock: is better in both throughput and
-    /// p99.9 wait, in the medians and in at least two thirds of the rounds. Where
+    /// p99.9 wait, in the medians and in more of the rounds than an equal would be
+    /// by chance one time in 20 (3 of 3, 4 of 5, 5 of 7, 8 of 15). Where
     /// readers and writers are apart, better in p99.9 wait is who is better in
-    /// that of one of them and not worse in that of the other.
-    pub on_pareto_front: bool,
+    /// that of one of them and not worse in that of the other. Null where even all of
+    /// the rounds are too few to say.
+    pub on_pareto_front: Option<bool>,
     /// The rivals that do.
     pub dominated_by: Vec<&'static str>,
     /// Every lock, ours first.
@@ -183,7 +192,8 @@ fn at_point(
     let dominates = |rival: &usize| {
         let each = rounds.iter();
         let wins = each.filter(|r| better(&r[*rival].rating(), &r[0].rating(), clock_ns));
-        better(&all[*rival].rating(), &ours.rating(), clock_ns) && most(wins.count(), rounds.len())
+        better(&all[*rival].rating(), &ours.rating(), clock_ns)
+            && beyond_chance(wins.count(), rounds.len())
     };
     let dominated_by: Vec<_> = (1..all.len())
         .filter(dominates)
@@ -199,15 +209,18 @@ fn at_point(
             0.0 => 1.0,
             best => rounded(ours.rate_kops / best, 1e4),
         },
-        on_pareto_front: dominated_by.is_empty(),
+        on_pareto_front: beyond_chance(rounds.len(), rounds.len())
+            .then_some(dominated_by.is_empty()),
         dominated_by,
         locks: all,
     })
 }
 
-/// Whether so many of so many rounds are enough to say what the medians say.
-pub fn most(rounds: usize, of: usize) -> bool {
-    3 * rounds >= 2 * of
+/// Whether equals would seldom have one dominate the other in as many of so many rounds.
+fn beyond_chance(rounds: usize, of: usize) -> bool {
+    let by_chance = Binomial::new(BY_CHANCE, of as u64).expect("a probability");
+    let as_many = rounds.checked_sub(1).map(|less| by_chance.sf(less as u64));
+    as_many.is_some_and(|chance| chance < SELDOM)
 }
 
 /// The rounds in which every lock ran, each as the locks' records in order.

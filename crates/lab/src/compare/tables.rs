@@ -4,7 +4,7 @@ use comfy_table::{Cell, CellAlignment};
 
 use super::{
     plan::Setting,
-    summary::{LockAt, MARGIN, PointSummary, Tail},
+    summary::{LockAt, MARGIN, PointSummary, SELDOM, Tail},
 };
 use crate::{format, screen, values};
 
@@ -59,8 +59,9 @@ fn notes(points: &[PointSummary]) -> String {
         "Medians over the rounds. The best rival is the one with the most kop/s; ratio is ours over its.\n\
          front: whether our lock is on the Pareto front, which it is when no rival dominates it: is\n\
          better in both kop/s and p99.9 wait, by more than {} % and by more than the clock takes, in the\n\
-         medians and in two thirds of the rounds.\n",
-        100.0 * MARGIN
+         medians and in more rounds than an equal would be by chance one time in {:.0} (-: too few rounds).\n",
+        100.0 * MARGIN,
+        1.0 / SELDOM
     );
     if apart(points) {
         text += APART;
@@ -96,7 +97,11 @@ fn versus(points: &[PointSummary]) -> String {
     table.set_header(header.into_iter().flatten());
     for p in points {
         let (ours, best) = (p.ours(), p.best());
-        let front = if p.on_pareto_front { "yes" } else { "no" };
+        let front = match p.on_pareto_front {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "-",
+        };
         let row = [
             Some(Cell::new(setting(p.point.setting))),
             Some(right(p.point.threads)),

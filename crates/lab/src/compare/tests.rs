@@ -133,7 +133,7 @@ fn wins_ties_and_losses_are_told_apart() {
     assert_eq!(threads(&verdict.ties), [(0, 8, 0.99)]);
     assert_eq!(threads(&verdict.losses), [(50, 8, 0.97)]);
     // Faster but with the longer tail, or slower: neither dominates.
-    assert!(points.iter().all(|p| p.on_pareto_front));
+    assert!(points.iter().all(|p| p.on_pareto_front == Some(true)));
     assert_eq!(verdict.ratio_uncontended, None);
     let text = sentences::text(&verdict);
     assert!(text.contains("ours is on the Pareto front at every point."));
@@ -141,16 +141,45 @@ fn wins_ties_and_losses_are_told_apart() {
 }
 
 #[test]
-fn medians_ignore_one_bad_round_but_not_two() {
+fn medians_ignore_one_bad_round_and_chance_two() {
     let good = [(100.0, 100), (90.0, 1000), (80.0, 1000)];
     let bad = [(10.0, 5000), (90.0, 1000), (80.0, 1000)];
-    let (points, _) = judged(&point(0, 2, [good, bad, good]), 1);
-    assert_eq!((points[0].ratio, points[0].on_pareto_front), (1.1111, true));
-    let (points, _) = judged(&point(0, 2, [bad, good, bad]), 1);
-    assert_eq!(
-        (points[0].ratio, points[0].on_pareto_front),
-        (0.1111, false)
-    );
+    let at = |rounds| {
+        let (points, _) = judged(&point(0, 2, rounds), 1);
+        (points[0].ratio, points[0].on_pareto_front)
+    };
+    assert_eq!(at([good, bad, good]), (1.1111, Some(true)));
+    assert_eq!(at([bad, good, bad]), (0.1111, Some(true)));
+    assert_eq!(at([bad, bad, bad]), (0.1111, Some(false)));
+}
+
+#[test]
+fn a_rival_dominates_in_more_rounds_than_chance_has_it() {
+    let front = |bad: u32, rounds: u32| {
+        let tails = (1..=rounds).map(|round| if round <= bad { 5000 } else { 100 });
+        let all = tails.zip(1..).flat_map(|(tail, round)| {
+            let ours = raw(round, 0, 2, "ours", 50.0, tail);
+            let others = ["a", "b"].map(|lock| raw(round, 0, 2, lock, 60.0, 1000));
+            [ours].into_iter().chain(others)
+        });
+        judged(&all.collect::<Vec<_>>(), 1).0[0].on_pareto_front
+    };
+    for (least, rounds) in [(3, 3), (4, 5), (5, 7), (8, 15)] {
+        assert_eq!(front(least, rounds), Some(false), "{least} of {rounds}");
+        assert_eq!(front(least - 1, rounds), Some(true), "{least} of {rounds}");
+    }
+    assert_eq!([front(1, 1), front(2, 2)], [None, None]);
+}
+
+#[test]
+fn of_two_rounds_the_front_is_not_known() {
+    let runs = [(100.0, 400), (200.0, 200), (150.0, 100)];
+    let raws = &steady(0, 2, runs)[..6];
+    let text = sentences::text(&judged(raws, 1).1);
+    let said =
+        "At 1 of 1 points the rounds are too few to say whether ours is on the Pareto front.";
+    assert!(text.lines().any(|line| line == said), "{text}");
+    assert!(!text.contains("at every point"), "{text}");
 }
 
 #[test]
@@ -159,8 +188,8 @@ fn what_the_clock_cannot_tell_apart_does_not_dominate() {
         let runs = [(100.0, ours), (200.0, theirs), (50.0, 900)];
         judged(&steady(0, 2, runs), 1).0[0].on_pareto_front
     };
-    assert!(tails(41 + CLOCK_NS, 41));
-    assert!(!tails(42 + CLOCK_NS, 41));
+    assert_eq!(tails(41 + CLOCK_NS, 41), Some(true));
+    assert_eq!(tails(42 + CLOCK_NS, 41), Some(false));
 }
 
 #[test]

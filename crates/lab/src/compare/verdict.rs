@@ -117,6 +117,8 @@ pub struct Verdict {
     pub losses: Vec<Outcome>,
     /// Where our lock is not on the Pareto front.
     pub pareto_misses: Vec<Miss>,
+    /// Points at which the rounds are too few to say.
+    pub pareto_unknown: usize,
     /// Where our tail is longer than the best rival's, by more than the margin.
     pub longer_tails: Vec<Tail>,
     /// How far the rounds' throughputs lie apart, over their median: in the
@@ -161,6 +163,10 @@ impl Verdict {
             ties: outcomes(points, |ratio| (ratio - 1.0).abs() <= MARGIN),
             losses: outcomes(points, |ratio| 1.0 - ratio > MARGIN),
             pareto_misses: misses(points),
+            pareto_unknown: points
+                .iter()
+                .filter(|p| p.on_pareto_front.is_none())
+                .count(),
             longer_tails: longer_tails(points, clock_ns),
             spread: worst.map(|_| rounded(summary::median(spreads), 1e4)),
             worst_spread: worst.map(|spread| rounded(spread, 1e4)),
@@ -190,7 +196,7 @@ fn outcomes(points: &[PointSummary], counts: impl Fn(f64) -> bool) -> Vec<Outcom
 }
 
 fn misses(points: &[PointSummary]) -> Vec<Miss> {
-    let missed = points.iter().filter(|p| !p.on_pareto_front);
+    let missed = points.iter().filter(|p| p.on_pareto_front == Some(false));
     missed
         .map(|p| Miss {
             point: p.point,

@@ -8,7 +8,7 @@ use super::super::summary::{self, MARGIN, median};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
-    /// It is ahead: by more than the margin in the medians and in most rounds.
+    /// It is ahead: by more than the margin in the medians and in two thirds of the rounds.
     Wins,
     /// Neither is.
     Ties,
@@ -42,7 +42,7 @@ impl Standing {
         let ahead = |these: &[T], those: &[T]| {
             let rounds = these.iter().zip(those);
             let wins = rounds.clone().filter(|(this, that)| better(**this, **that));
-            better(middle(these), middle(those)) && summary::most(wins.count(), rounds.len())
+            better(middle(these), middle(those)) && 3 * wins.count() >= 2 * rounds.len()
         };
         match (ahead(ours, theirs), ahead(theirs, ours)) {
             (true, _) => Self::Wins,
