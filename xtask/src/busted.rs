@@ -2,13 +2,13 @@
 //! find it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
 };
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 
 use crate::variants::{Catch, Models, Suite, Tree, Verdict};
 
@@ -20,6 +20,9 @@ use twin::Twin;
 /// Puts each fault into a copy of the locks, and prints what its model says, and
 /// with `all` its exploration and the lab's torture; with names, only those.
 /// Returns whether all were caught.
+///
+/// # Errors
+/// A model that fails, or does not end, without a fault.
 pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
     let mut twins = twin::read(root)?;
     for name in names {
@@ -32,6 +35,7 @@ pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
     twins.retain(|twin| names.is_empty() || names.contains(&twin.name));
     // Together, for the explorations are compiled only for those without a model.
     twins.sort_by_key(|twin| twin.model.is_some());
+    pass_unbroken(root, &twins, all)?;
     let batches = batches(&twins);
     let next = AtomicUsize::new(0);
     let missed = AtomicUsize::new(0);
@@ -66,6 +70,32 @@ pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
     let missed = missed.into_inner();
     println!("busted: {} caught, {missed} not", twins.len() - missed);
     Ok(missed == 0)
+}
+
+/// Makes sure that what is to find the faults finds none where there is none: it could not tell
+/// one from what is wrong with itself.
+fn pass_unbroken(root: &Path, twins: &[Twin], all: bool) -> anyhow::Result<()> {
+    let tree = Tree::new(root, 0)?;
+    let models = twins.iter().filter_map(|twin| twin.model.as_deref());
+    let explored = twins.iter().filter(|twin| all || twin.model.is_none());
+    let explorations = explored.filter_map(|twin| twin.exploration.as_deref());
+    for (suite, names) in [
+        (Suite::Models, models.collect::<BTreeSet<_>>()),
+        (Suite::Explorations, explorations.collect()),
+    ] {
+        if names.is_empty() {
+            continue;
+        }
+        let names: Vec<&str> = names.into_iter().collect();
+        match Models::build(&tree, suite)?.run(&names)? {
+            Verdict::Passed => {}
+            Verdict::Caught(Catch { model, what, .. }) => {
+                bail!("{model} fails of locks without a fault: {what}")
+            }
+            Verdict::TimedOut(late) => bail!("without a fault these do not end: {late:?}"),
+        }
+    }
+    Ok(())
 }
 
 /// Twins that are compiled together: of different locks, so that the model of one
@@ -156,7 +186,7 @@ fn fails(models: &Models, name: &str, twin: &Twin) -> anyhow::Result<String> {
             execution,
             what,
         }) => Ok(format!("{model} in execution {execution}: {what}")),
-        Verdict::Passed => anyhow::bail!("{name} passes, although: {}", twin.what),
-        Verdict::TimedOut(_) => anyhow::bail!("{name} does not end"),
+        Verdict::Passed => bail!("{name} passes, although: {}", twin.what),
+        Verdict::TimedOut(_) => bail!("{name} does not end"),
     }
 }
