@@ -216,6 +216,7 @@ pub(crate) struct Node<P: Platform> {
     marks: P::U32,
     /// How often it overtook the first waiter, its own, wrapping.
     overtakes: P::U32,
+    drains: P::U32,
 }
 
 /// What `Node::granted` says: it has the lock.
@@ -235,6 +236,7 @@ impl<P: Platform> Node<P> {
             usual: P::U32::ZERO,
             marks: P::U32::ZERO,
             overtakes: P::U32::ZERO,
+            drains: P::U32::ZERO,
         }
     }
 

@@ -204,6 +204,8 @@ pub(crate) struct Engine {
     /// The lines that the condition has read.
     pub(crate) looked: Vec<LineId>,
     pub(crate) dice: Rng,
+    /// What the last task gained that knew it.
+    pub(crate) gain: Option<u32>,
     /// How often tests of [`Platform::store_if`](lockyard_core::Platform::store_if)
     /// have been made void.
     pub(crate) quiesced: u64,
@@ -243,6 +245,7 @@ impl Engine {
             peeks: false,
             looked: Vec::new(),
             dice: Rng::with_seed(seed),
+            gain: None,
             quiesced: 0,
             happened: 0,
             accesses: 0,

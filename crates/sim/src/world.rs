@@ -331,7 +331,9 @@ impl Platform for Sim {
     fn gain() -> Option<u32> {
         ask(|engine| {
             let pace = &engine.tasks[engine.active].pace;
-            pace.gain(engine.far_transfer(), engine.fleet.cpus.len())
+            let mine = pace.gain(engine.far_transfer(), engine.fleet.cpus.len());
+            engine.gain = mine.or(engine.gain);
+            engine.gain
         })?
     }
 

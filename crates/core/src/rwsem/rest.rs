@@ -4,7 +4,7 @@
 //! A lock that several tasks read is tried with a fenced bias; that lasts as long as many
 //! enough read for each that writes. If nobody writes for long, the bias sheds its fence.
 
-use crate::platform::Platform;
+use crate::platform::{Ordering::Relaxed, Platform, Word};
 
 /// A revoked bias does not come back before this many times the time that revoking it
 /// took.
@@ -50,6 +50,37 @@ fn pays(gain: u32) -> u32 {
 /// samples pay for, if that is known.
 fn begins(gain: Option<u32>) -> u32 {
     gain.map_or(BEGINS, |gain| (4 * pays(gain)).clamp(BEGINS, MOST))
+}
+
+/// How long the calling task took, of late, to see off the readers of a fenced bias, in
+/// microseconds, and how many times it has done so since it measured that.
+#[derive(Clone, Copy)]
+pub(super) struct Drains(u32);
+
+impl Drains {
+    pub(super) fn of<P: Platform>() -> Self {
+        Self(P::mine().rwsem.drains.load(Relaxed)) // its task's own
+    }
+
+    /// Whether the next is to be measured.
+    pub(super) const fn is_measured(self) -> bool {
+        self.0.is_multiple_of(MEASURED)
+    }
+
+    /// After one more, that is measured if it is known since when it takes: how long one takes.
+    pub(super) fn next<P: Platform>(since: Option<u32>) -> u32 {
+        let Self(before) = Self::of::<P>();
+        let after = match since {
+            // Who was off its CPU meanwhile took no longer for that than for the others.
+            Some(since) => {
+                let most = (2 * (before / MEASURED) + 1).min(MOST);
+                P::stamp().wrapping_sub(since).min(most) * MEASURED + 1
+            }
+            None => before - before % MEASURED + (before + 1) % MEASURED,
+        };
+        P::mine().rwsem.drains.store(after, Relaxed); // its task's own
+        after / MEASURED
+    }
 }
 
 /// The last write; how long a lock rests since then until it is biased without a fence, and
@@ -149,16 +180,9 @@ impl Rest {
         self.with_power(power).fenced::<P>()
     }
 
-    /// Whether the time that the next writer takes to see the readers off is to be measured.
-    pub(super) const fn is_measured(self) -> bool {
-        self.writers().is_multiple_of(MEASURED)
-    }
-
-    /// A writer has seen off the readers of a fenced bias; if it is measured, since then.
-    pub(super) fn written<P: Platform>(self, since: Option<u32>) -> Self {
-        let now = P::stamp();
-        let micros = since.map_or(0, |since| now.wrapping_sub(since));
-        self.cost(1 + micros.min(MOST) * MICRO * MEASURED, now)
+    /// A writer has seen off the readers of a fenced bias, which takes it so many microseconds.
+    pub(super) fn written<P: Platform>(self, micros: u32) -> Self {
+        self.cost(1 + micros * MICRO, P::stamp())
     }
 
     /// A writer has not, for one of them is off its CPU: such readers hold up less of a lock in
