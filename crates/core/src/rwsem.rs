@@ -201,7 +201,8 @@ impl WakeCheck for Lockless {
 }
 
 /// A task as a waiter; the fields belong to the holder of the queue's gate, but
-/// for `granted`, `chain` in the hands of who tells, and its own: `usual`, `marks`, `overtakes`.
+/// for `granted`, `chain` in the hands of who tells, and its own: `usual`, `marks`, `overtakes`,
+/// `drains`.
 pub(crate) struct Node<P: Platform> {
     /// A [`Kind`], or 0 when the task is not in the queue.
     kind: P::U32,
@@ -216,6 +217,7 @@ pub(crate) struct Node<P: Platform> {
     marks: P::U32,
     /// How often it overtook the first waiter, its own, wrapping.
     overtakes: P::U32,
+    /// [`rest::Drains`].
     drains: P::U32,
 }
 

@@ -222,7 +222,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         match kind {
             Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
             // Only where it says something else: the release would wait for that.
-            _ if self.owner.load(Relaxed) & !READERS != 0 && before.readers() == 0 => {
+            _ if before.readers() == 0 && self.owner.load(Relaxed) & !READERS != 0 => {
                 self.owner.store(READERS, Relaxed); // a hint
             }
             _ => {}

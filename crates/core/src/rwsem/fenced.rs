@@ -240,7 +240,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if !self.drain(count) {
             return false; // another does, or a reader came or went
         }
-        let since = Drains::of::<P>().is_measured().then(P::stamp);
+        let drains = Drains::of::<P>();
+        let since = drains.is_measured().then(P::stamp);
         let (mut known, waits) = (self.await_slots(drain.looks()), drain == Drain::Wait);
         if !known && waits {
             known = true;
@@ -258,7 +259,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             // (R1) Acquire pairs with the Release of those that left before.
             self.count
                 .fetch_add((DRAINING - WRITER).wrapping_neg(), Acquire);
-            self.set_rest(self.rest().written::<P>(Drains::next::<P>(since)));
+            let micros = drains.note::<P>(since).micros();
+            self.set_rest(self.rest().written::<P>(micros));
             P::event(Event::FencedBiasRevoked);
             return true;
         }

@@ -36,8 +36,8 @@ const PAYS_FENCE: u32 = 5;
 const SAMPLE_MOST: u32 = 51;
 
 /// A writer counts as so many more for each microsecond in which it sees the readers off: where
-/// they are many, it visits many. One in so many is measured, and stands for the others: the
-/// clock takes a part of what a writer does.
+/// they are many, it visits many. Of a task's writers one in so many is measured: the clock takes a
+/// part of what a writer does.
 const MICRO: u32 = 2;
 const MEASURED: u32 = 8;
 
@@ -67,19 +67,24 @@ impl Drains {
         self.0.is_multiple_of(MEASURED)
     }
 
-    /// After one more, that is measured if it is known since when it takes: how long one takes.
-    pub(super) fn next<P: Platform>(since: Option<u32>) -> u32 {
-        let Self(before) = Self::of::<P>();
-        let after = match since {
-            // Who was off its CPU meanwhile took no longer for that than for the others.
-            Some(since) => {
-                let most = (2 * (before / MEASURED) + 1).min(MOST);
-                P::stamp().wrapping_sub(since).min(most) * MEASURED + 1
-            }
-            None => before - before % MEASURED + (before + 1) % MEASURED,
-        };
-        P::mine().rwsem.drains.store(after, Relaxed); // its task's own
-        after / MEASURED
+    /// Notes one more; and if it is measured, since when it took until now.
+    pub(super) fn note<P: Platform>(self, since: Option<u32>) -> Self {
+        let after = self.after(since.map(|since| P::stamp().wrapping_sub(since)));
+        P::mine().rwsem.drains.store(after.0, Relaxed); // its task's own
+        after
+    }
+
+    /// Who was off its CPU for a while took no longer for that than the others.
+    fn after(self, micros: Option<u32>) -> Self {
+        let most = (2 * self.micros() + 1).min(MOST);
+        match micros {
+            Some(micros) => Self(micros.min(most) * MEASURED + 1),
+            None => Self(self.0 - self.0 % MEASURED + (self.0 + 1) % MEASURED),
+        }
+    }
+
+    pub(super) const fn micros(self) -> u32 {
+        self.0 / MEASURED
     }
 }
 
@@ -226,6 +231,24 @@ mod tests {
             let rest = Rest(7).with_writers(BEGINS);
             assert_eq!(rest.sampled(gain), Rest(7).with_writers(BEGINS + pays));
         }
+    }
+
+    #[test]
+    fn one_in_so_many_is_measured_and_one_that_takes_long_says_little() {
+        let mut drains = Drains(0);
+        let took = [0, 5000, 0, 4, 4, 4, 4, u32::MAX, 4];
+        for (micros, said) in took.into_iter().zip([0, 1, 0, 1, 3, 4, 4, 9, 4]) {
+            assert!(drains.is_measured());
+            drains = drains.after(Some(micros));
+            assert_eq!(drains.micros(), said);
+            for _ in 1..MEASURED {
+                assert!(!drains.is_measured());
+                drains = drains.after(None);
+            }
+            assert_eq!(drains.micros(), said);
+        }
+        let most = (0..9).fold(Drains(0), |drains, _| drains.after(Some(u32::MAX)));
+        assert_eq!(most.micros(), MOST);
     }
 
     #[test]
