@@ -59,8 +59,8 @@ use crate::{
 /// by it others see that it comes and goes.
 pub(super) const SEQUENCE: u32 = (TaskId::MAX + 1) << OWNER_SHIFT;
 
-/// How often who looks seldom sees a keeper come back until it revokes.
-const TURN: u32 = 12;
+/// How often who looks seldom sees somebody come back until it revokes, or takes what is free.
+pub(super) const TURN: u32 = 12;
 
 /// Looks in a row at a keeper that is not in: after these it may be gone.
 const GONE_LOOKS: u32 = 2;

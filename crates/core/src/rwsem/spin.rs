@@ -2,7 +2,8 @@
 
 use super::{
     BUSY, Count, HAND_OVER, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS,
-    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, keep::SEQUENCE,
+    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck,
+    keep::{SEQUENCE, TURN},
 };
 use crate::{
     mutex::{Body, EXCHANGE_MICROS},
@@ -12,6 +13,9 @@ use crate::{
 
 /// Looks of a glance; half as many after each take that fails.
 const GLANCES: u32 = 32;
+
+/// Looks, of a spinner that looks seldom, at a free lock: after these nobody is about to come back.
+const GONE_LOOKS: u32 = 16;
 
 /// How long to spin while readers have the lock, in microseconds: nobody knows
 /// whether they run. A little longer for each, up to [`CROWD`].
@@ -68,6 +72,8 @@ struct Spinner {
     unknown_since: Option<u32>,
     /// The first waiter that it has woken.
     roused: Option<TaskId>,
+    /// How often it has left the free lock to who came back to it.
+    left: u32,
 }
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
@@ -116,6 +122,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             promised: false,
             unknown_since: None,
             roused: None,
+            left: 0,
         };
         let took = self.spin_by(&mut spinner);
         if took {
@@ -143,6 +150,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     fn spin_once(&self, spinner: &mut Spinner) -> Spun {
         if self.owner().is_nonspinnable() {
             P::event(Event::SpinReaders);
+            return Spun::Stop;
+        }
+        // Of a lock that had better stay with its owner, one spinner is enough.
+        let seldom = matches!(spinner.look, Look::Every(_));
+        if seldom && !spinner.promised && self.count().is_promised() {
+            P::event(Event::SpinNotFirst);
             return Spun::Stop;
         }
         P::spin_begin();
@@ -173,6 +186,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 promised,
                 unknown_since: None,
                 roused: None,
+                left: 0,
             };
             let granted = || P::task(me).rwsem.granted.load(Relaxed) != 0; // `wait` acquires
             self.compete(&mut spinner, granted) == Spun::Took
@@ -216,6 +230,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 return Spun::Took;
             }
             if let Some(taken) = count.taken(spinner.kind) {
+                if self.leaves_it(count, spinner) {
+                    continue;
+                }
                 if self.keep_promise_by(spinner.kind, count, taken, spinner.promised) {
                     return Spun::Took;
                 }
@@ -269,6 +286,27 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             give_up.into_iter().for_each(P::event);
             return Spun::Stop;
         }
+    }
+
+    /// Whether who looks seldom leaves the lock, which is free with this count, to who comes back to
+    /// it, and has let some time pass. It takes it when it has watched it for a turn.
+    fn leaves_it(&self, count: Count, spinner: &mut Spinner) -> bool {
+        let leaves = matches!(spinner.look, Look::Every(_)) && count.is_free();
+        if !leaves || spinner.left >= TURN || P::need_resched() {
+            return false;
+        }
+        let order = Relaxed; // only a hint
+        let is_taken = |now| Count(now).taken(spinner.kind).is_none();
+        let back = P::spin_until(&self.count, order, Look::Poll, GONE_LOOKS, is_taken, || {
+            false
+        });
+        if back.is_none() {
+            return false;
+        }
+        spinner.left += 1;
+        let over = || P::need_resched() || spinner.deadline.is_some_and(P::passed);
+        P::spin_until(&self.count, order, spinner.look, 2, |_| false, over);
+        true
     }
 
     /// The last look of who promised one: takes the lock if it is free, and
