@@ -152,9 +152,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             P::event(Event::SpinReaders);
             return Spun::Stop;
         }
-        // Of a lock that had better stay with its owner, one spinner is enough.
-        let seldom = matches!(spinner.look, Look::Every(_));
-        if seldom && !spinner.promised && self.count().is_promised() {
+        if self.had_better_stay(spinner) && !spinner.promised && self.count().is_promised() {
             P::event(Event::SpinNotFirst);
             return Spun::Stop;
         }
@@ -288,10 +286,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// Whether who looks seldom leaves the lock, which is free with this count, to who comes back to
+    /// Whether the lock had better stay with its owner, and one spinner is enough. If it may be
+    /// biased, those that sleep keep it from that.
+    fn had_better_stay(&self, spinner: &Spinner) -> bool {
+        matches!(spinner.look, Look::Every(_)) && self.rest().is_new()
+    }
+
+    /// Whether the spinner leaves the lock, which is free with this count, to who comes back to
     /// it, and has let some time pass. It takes it when it has watched it for a turn.
     fn leaves_it(&self, count: Count, spinner: &mut Spinner) -> bool {
-        let leaves = matches!(spinner.look, Look::Every(_)) && count.is_free();
+        let leaves = count.is_free() && self.had_better_stay(spinner);
         if !leaves || spinner.left >= TURN || P::need_resched() {
             return false;
         }
