@@ -104,7 +104,7 @@ mod wait;
 pub(crate) use batch::Call;
 pub(crate) use keep::{is_free, named};
 pub(crate) use leaving::Leaving;
-pub(crate) use spin::{Promise, Spun};
+pub(crate) use spin::{GONE_LOOKS, Promise, Spun, TURN};
 
 use crate::{
     condvar,

@@ -16,14 +16,14 @@ const GLANCES: u32 = 32;
 
 /// How often a spinner that looks seldom finds the mutex free, and sees somebody come back
 /// to it, until it recalls the mutex: a wait is then worth a thousand acquisitions.
-const TURN: u32 = 12;
+pub(crate) const TURN: u32 = 12;
 
 /// Looks for a mutex that was recalled.
 const RECALL_LOOKS: u32 = 8;
 
 /// Looks, of a spinner that looks seldom, at a mutex that it finds free: after these
 /// nobody is about to come back to it.
-const GONE_LOOKS: u32 = 16;
+pub(crate) const GONE_LOOKS: u32 = 16;
 
 /// How a spin ended.
 pub(crate) enum Spun {

@@ -51,6 +51,7 @@ use super::{
     count::{LOSING, RECALL},
 };
 use crate::{
+    mutex::TURN,
     osq,
     platform::{Event, Look, Ordering::*, Platform, TaskId, Word, settle},
 };
@@ -58,9 +59,6 @@ use crate::{
 /// The owner word's number of times that the keeper has left, above the number of the task:
 /// by it others see that it comes and goes.
 pub(super) const SEQUENCE: u32 = (TaskId::MAX + 1) << OWNER_SHIFT;
-
-/// How often who looks seldom sees somebody come back until it revokes, or takes what is free.
-pub(super) const TURN: u32 = 12;
 
 /// Looks in a row at a keeper that is not in: after these it may be gone.
 const GONE_LOOKS: u32 = 2;

@@ -2,20 +2,16 @@
 
 use super::{
     BUSY, Count, HAND_OVER, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS,
-    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck,
-    keep::{SEQUENCE, TURN},
+    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, keep::SEQUENCE,
 };
 use crate::{
-    mutex::{Body, EXCHANGE_MICROS},
+    mutex::{Body, EXCHANGE_MICROS, GONE_LOOKS, TURN},
     osq,
     platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Running, TaskId, Word},
 };
 
 /// Looks of a glance; half as many after each take that fails.
 const GLANCES: u32 = 32;
-
-/// Looks, of a spinner that looks seldom, at a free lock: after these nobody is about to come back.
-const GONE_LOOKS: u32 = 16;
 
 /// How long to spin while readers have the lock, in microseconds: nobody knows
 /// whether they run. A little longer for each, up to [`CROWD`].
