@@ -22,7 +22,8 @@
 //! | 29 | overflow: never set, for who would set it stays out | | |
 //! | 30, 31 | the bias: none, `BIASING`, `BIASED` or `REVOKING` (`rwsem/bias.rs`) | a reader that leaves its part to the virtual reader; a writer that leaves | who releases that: a writer, or who upgrades |
 //! | 3, with `BIASED` | `FENCED`: its readers fence (`rwsem/fenced.rs`) | who sets `BIASED` | a reader that finds it lasts; who takes `BIASED` away |
-//! | 30, 31, 4, with `WRITER` | `DRAINING`: a writer counts those readers, and awaits them | that writer | it |
+//! | 30, with `WRITER` | `SUSPENDED`: a writer awaits those readers, or has the lock after them | that writer | it, as it leaves |
+//! | 30, 31, 4, with `WRITER` | `DRAINING`: one that only tries looks for those readers | that writer | it |
 //! | 31, with `WRITER` | `KEPT`: the lock is reserved for the task whose number stands where the readers do (`rwsem/keep.rs`); with 30, `LOSING`: no more; 4 is `RECALL` then | who leaves it, and comes again and again | who wants it |
 //!
 //! Legal are `WRITER` or readers, not both; `UPGRADABLE` with readers only;
@@ -31,8 +32,8 @@
 //! a free lock has somebody coming for it, and may be taken by anybody. A bias
 //! goes with readers only; `BIASED` without `WAITERS` only; `UPGRADABLE` in a bias
 //! with two or more. `KEPT` may stand for a free lock, and so goes with `WAITERS` only
-//! together with `SPINNER`, too; `LOSING` may have a reader, whom it keeps in, and `DRAINING`
-//! many.
+//! together with `SPINNER`, too; `LOSING` may have a reader, whom it keeps in, and `SUSPENDED` and
+//! `DRAINING` many.
 //!
 //! The owner word is for spinners: the writer's task number, which also tells
 //! misuse, or `READERS` or nothing, perhaps with `NONSPINNABLE` when a spinner found that
@@ -497,7 +498,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Whether anybody holds the lock: a snapshot.
     pub fn is_locked(&self) -> bool {
         self.is_so(|count| {
-            self.is_written(count)
+            count.is_suspended()
+                || self.is_written(count)
                 || count.has_keeper() && self.is_read_by_keeper()
                 || count.counted_readers() > 0
                 || count.has_slots() && self.is_read_by_slot()
@@ -523,6 +525,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     fn is_written(&self, count: Count) -> bool {
+        if count.is_suspended() {
+            return self.is_mine() || count.readers() == 0 && !self.is_read_by_slot();
+        }
         count.has(WRITER) && (!count.has_keeper() || self.is_written_by_keeper())
     }
 

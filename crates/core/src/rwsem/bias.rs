@@ -58,11 +58,12 @@
 //!
 //! A slot may name a lock that was dropped or moved while a guard of it was forgotten.
 //! A new lock that later lies there must not take it for a reader. Nor does it: only in
-//! `BIASED`, `REVOKING` and `DRAINING` can a slot name a reader that is not counted. So who
-//! leaves in another state (B4), by a slot, has found a stale one; and before a lock is first
-//! biased all of them are wiped, in `BIASING`, through which it goes once, or by a writer that
-//! has it and was asked to. Never later: then a slot may name a reader that is about to come,
-//! which takes a slot that was wiped for one that was counted. So the mark that asks replaces
+//! `BIASED`, `REVOKING`, `DRAINING` and `SUSPENDED` can a slot name a reader that is not
+//! counted. So who leaves in another state (B4), by a slot, has found a stale one; and before
+//! a lock is first biased all of them are wiped, in `BIASING`, through which it goes once, or by
+//! a writer that has it and was asked to. Never later: then a slot may name a reader that is
+//! about to come, which takes a slot that was wiped for one that was counted. So the mark that
+//! asks replaces
 //! nothing but 0 in the word of rests, which is never 0 again. A lock that is moved there
 //! brings its bias along, and has that reader for ever.
 //!

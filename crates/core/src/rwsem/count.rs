@@ -3,7 +3,7 @@
 use super::{
     HANDOFF, OF_WAITERS, OVERFLOW, READER, SPINNER, UPGRADABLE, WAITERS, WRITER,
     bias::{BIASED, REVOKING, STATE, STEP},
-    fenced::DRAINING,
+    fenced::{DRAINING, SUSPENDED},
 };
 use crate::platform::TaskId;
 
@@ -188,6 +188,22 @@ impl Count {
         self.state() == REVOKING
     }
 
+    /// Whether a writer has ended a fenced bias for its turn: it awaits those readers, or has the
+    /// lock.
+    #[inline(always)]
+    pub(super) const fn is_suspended(self) -> bool {
+        self.0 & (STATE | WRITER) == SUSPENDED
+    }
+
+    /// What is the writer's of it.
+    #[inline(always)]
+    pub(super) const fn of_writer(self) -> u32 {
+        match self.is_suspended() {
+            true => SUSPENDED,
+            false => WRITER,
+        }
+    }
+
     /// The next state.
     pub(super) const fn next(self) -> Self {
         Self(self.0.wrapping_add(STEP))
@@ -196,7 +212,7 @@ impl Count {
     /// Whether a slot that names the lock stands for a reader.
     pub(super) const fn has_slots(self) -> bool {
         match self.has(WRITER) {
-            true => self.0 & DRAINING == DRAINING,
+            true => self.0 & DRAINING == DRAINING || self.is_suspended(),
             false => self.has(BIASED),
         }
     }

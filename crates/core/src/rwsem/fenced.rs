@@ -5,9 +5,9 @@
 //! which fences, as in BRAVO. A lock that is read by several tasks, and written too often for
 //! a bias without a fence, has it; and gets it back as its writer leaves.
 //!
-//! | reader (F1) | who revokes (F1) |
+//! | reader (F1) | who revokes, or suspends (F1) |
 //! |---|---|
-//! | its slot: the lock; fence | count: from `BIASED` to `REVOKING`; fence |
+//! | its slot: the lock; fence | count: from `BIASED` to `REVOKING` or `SUSPENDED`; fence |
 //! | count: biased? | each slot that names the lock |
 //!
 //! So a reader that finds the lock biased is found by who revokes that, and counted, by
@@ -17,6 +17,12 @@
 //! Its readers leave as those of any bias (B1). So a writer waits until it finds no slot that
 //! names the lock, and acquires what it finds there (B2), (F2); and only where it is to count
 //! those that are in, it quiesces before.
+//!
+//! It *suspends* the bias: the mark by which it keeps readers out while it looks at the slots
+//! stays in the count as long as it has the lock, and it leaves from that to the bias. Each change
+//! of the count more would cost it a transfer of the line, which those that wait look at, and
+//! them as long. One that only tries has another mark meanwhile, [`DRAINING`], which others that
+//! try wait for: if it fails, they had better not.
 //!
 //! A bias sheds its fence by an exchange of the count: some of its readers came by a fence
 //! then, so who revokes it quiesces and fences. It gets a fence by being revoked alone, for
@@ -41,7 +47,7 @@
 use super::{
     Count, Kind, OF_WAITERS, OWNER_SHIFT, READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS,
     WRITER, WakeCheck,
-    bias::{BIASED, Name, REVOKING},
+    bias::{BIASED, Name, REVOKING, STEP},
     keep::SEQUENCE,
     rest::{Drains, Rest},
     spin::READERS_MICROS,
@@ -56,8 +62,10 @@ use crate::{
 /// to come.
 const FENCED: u32 = SPINNER;
 
-/// What the count has while a writer counts those readers, and waits for them to leave.
+/// What the count has while a writer that only tries looks whether one of those readers is in.
 pub(super) const DRAINING: u32 = WRITER | REVOKING | UPGRADABLE;
+/// What it has from when a writer begins to await those readers until it leaves.
+pub(super) const SUSPENDED: u32 = WRITER | STEP;
 
 /// Whether a writer waits for readers to leave.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,6 +84,14 @@ impl Drain {
             Self::Wait => 256,
         }
     }
+
+    /// What the count has while it looks.
+    fn mark(self) -> u32 {
+        match self {
+            Self::Try => DRAINING,
+            Self::Wait => SUSPENDED,
+        }
+    }
 }
 
 impl Count {
@@ -90,9 +106,9 @@ impl Count {
         self.with(BIASED | FENCED)
     }
 
-    /// The same as its readers are counted by a writer, who keeps others out.
-    const fn draining(self) -> Self {
-        Self(self.0 - (READER | BIASED | FENCED) + DRAINING)
+    /// The same with a writer's mark, who keeps others out.
+    const fn kept_by(self, mark: u32) -> Self {
+        Self(self.0 - (READER | BIASED | FENCED) + mark)
     }
 
     /// Of those, once more with a fenced bias.
@@ -155,7 +171,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     pub(super) fn write_fenced(&self, count: Count, drain: Drain) -> bool {
         let took = count.is_fenced() && self.take_fenced(count, drain);
         if took {
-            self.own(Kind::Write, Count(0));
+            P::took(Some(self.address()));
+            // A reader in the count, which has left, may have said that readers have it.
+            if !self.is_mine() {
+                self.set_owner(P::me());
+            }
         }
         took
     }
@@ -208,6 +228,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         };
         P::spin_begin();
         let since = P::stamp();
+        if kind.reads() {
+            P::about_to_write(&P::mine().slots.slots[0].lock); // the writer has looked at it
+        }
         let is_there = |count: Count| match kind {
             Kind::Write if count.is_fenced() => count.counted_readers() == 0,
             _ => count.is_biased_somehow() || count.taken(kind).is_some(),
@@ -237,11 +260,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             self.unfence(count);
             return false;
         }
-        if !self.drain(count) {
+        let now = P::stamp(); // before others have to wait for it
+        if !self.drain(count, drain.mark()) {
             return false; // another does, or a reader came or went
         }
         let drains = Drains::of::<P>();
-        let since = drains.is_measured().then(P::stamp);
+        let since = drains.is_measured().then_some(now);
         let (mut known, waits) = (self.await_slots(drain.looks()), drain == Drain::Wait);
         if !known && waits {
             known = true;
@@ -255,12 +279,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 || false,
             );
         }
-        if known && self.count().readers() == 0 {
-            // (R1) Acquire pairs with the Release of those that left before.
-            self.count
-                .fetch_add((DRAINING - WRITER).wrapping_neg(), Acquire);
+        // (R1) Acquire pairs with the Release of those that left before.
+        if known && Count(self.count.load(Acquire)).readers() == 0 {
+            if !waits {
+                let decided = SUSPENDED.wrapping_sub(drain.mark());
+                self.count.fetch_add(decided, Relaxed); // what it orders is acquired above
+            }
             let micros = drains.note::<P>(since).micros();
-            self.set_rest(self.rest().written::<P>(micros));
+            self.set_rest(self.rest().written(micros, now));
             P::event(Event::FencedBiasRevoked);
             return true;
         }
@@ -274,20 +300,20 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             if !known {
                 self.count_after_quiesce();
             }
-            self.release_slow(DRAINING, false);
+            self.release_slow(drain.mark(), false);
         }
         false
     }
 
     /// Keeps others out, and tells spinners who does: the caller may be preempted before it has
     /// the lock. Returns whether it did.
-    fn drain(&self, count: Count) -> bool {
+    fn drain(&self, count: Count, mark: u32) -> bool {
         // (F1), (K3) by its barrier
-        if let Some(drains) = self.replace_to_write(count, count.draining()) {
+        if let Some(drains) = self.replace_to_write(count, count.kept_by(mark)) {
             return drains;
         }
         // Relaxed: the fence orders it.
-        let drains = self.exchange(count, count.draining(), Relaxed);
+        let drains = self.exchange(count, count.kept_by(mark), Relaxed);
         if drains {
             P::fence(); // (F1)
             // (K3) by the fence: of the readers in the count one may have been the keeper, which
@@ -325,6 +351,20 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             }
         });
         left
+    }
+
+    /// Releases the lock for the writer that has suspended its fenced bias, which it gives back.
+    /// Returns whether it did.
+    #[inline(always)]
+    pub(super) fn leave_suspended(&self) -> bool {
+        let me = P::number() << OWNER_SHIFT;
+        if me == 0 || !self.rest().is_fenced() {
+            return false;
+        }
+        let (words, before) = ([&self.count, &self.owner], [SUSPENDED, me]);
+        let after = || [Count(READER).fenced().0, Self::owner_of_readers()];
+        // (R1) Release pairs with the Acquire of who takes it next.
+        P::replace_pair(words, before, after) == Some(before)
     }
 
     /// Ends a fenced bias.

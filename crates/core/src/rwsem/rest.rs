@@ -186,8 +186,8 @@ impl Rest {
     }
 
     /// A writer has seen off the readers of a fenced bias, which takes it so many microseconds.
-    pub(super) fn written<P: Platform>(self, micros: u32) -> Self {
-        self.cost(1 + micros * MICRO, P::stamp())
+    pub(super) fn written(self, micros: u32, now: u32) -> Self {
+        self.cost(1 + micros * MICRO, now)
     }
 
     /// A writer has not, for one of them is off its CPU: such readers hold up less of a lock in

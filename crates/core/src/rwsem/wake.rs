@@ -184,7 +184,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_write_unkept(&self, fair: bool) {
-        if fair || !self.leave_write_at_once() {
+        if fair || !(self.leave_suspended() || self.leave_write_at_once()) {
             self.release_write_slow(fair);
         }
     }
@@ -195,8 +195,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if self.leave_kept_slow(0, fair) {
             return;
         }
-        let (count, alone) = (self.count(), Count(WRITER));
+        let count = self.count();
         let part = self.part(Kind::Write, count);
+        let alone = Count(part);
         self.owner.store(self.owner_left_behind(), Relaxed); // a hint
         // As in `fast_write`.
         // (R1) Release pairs with the Acquire of who takes it next.
@@ -236,7 +237,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let (part, holds) = match kind {
             Kind::Read | Kind::Recursive => (READER, count.has_counted_reader()),
             Kind::Upgradable => (READER | UPGRADABLE, count.has(UPGRADABLE)),
-            Kind::Write | Kind::Upgrade => (WRITER, self.is_mine()),
+            Kind::Write | Kind::Upgrade => (count.of_writer(), self.is_mine()),
         };
         if !holds {
             self.misused(kind);

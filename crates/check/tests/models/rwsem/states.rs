@@ -35,7 +35,8 @@ const BIASES: [u32; 4] = [0, 1 << 30, 2 << 30, 3 << 30];
 
 /// The states of a lock that may be biased: with one, it has readers; `UPGRADABLE` and
 /// the virtual reader are two; nobody waits for one that is biased, in which `SPINNER` says
-/// that its readers fence; and while a writer awaits those it has `WRITER` and `UPGRADABLE`.
+/// that its readers fence; and while a writer keeps those out it has `WRITER`, and `UPGRADABLE` if
+/// that one only tries.
 fn legal_with_a_bias() -> BTreeSet<(u32, (u32, u32, u32, u32))> {
     let biases = BIASES.into_iter();
     let all = biases.flat_map(|bias| legal().into_iter().map(move |state| (bias, state)));
@@ -51,10 +52,14 @@ fn legal_with_a_bias() -> BTreeSet<(u32, (u32, u32, u32, u32))> {
         (bias, (writer, upgradable, readers, SPINNER))
     });
     let waiting = [0, HANDOFF, SPINNER, HANDOFF | SPINNER].map(|marks| WAITERS | marks);
-    let draining = [0].into_iter().chain(waiting).flat_map(|marks| {
-        (0..=2).map(move |readers| (BIASES[3], (WRITER, UPGRADABLE, readers, marks)))
+    let kept_out = [(BIASES[3], UPGRADABLE), (BIASES[1], 0)];
+    let kept_out = kept_out.into_iter().flat_map(|(bias, upgradable)| {
+        let marks = [0].into_iter().chain(waiting);
+        marks.flat_map(move |marks| {
+            (0..=2).map(move |readers| (bias, (WRITER, upgradable, readers, marks)))
+        })
     });
-    let more = fenced.chain(draining).collect::<BTreeSet<_>>();
+    let more = fenced.chain(kept_out).collect::<BTreeSet<_>>();
     biased.union(&more).copied().collect()
 }
 
@@ -138,4 +143,7 @@ fn every_biased_count_is_legal() {
     for bias in BIASES {
         assert!(seen.iter().any(|&(seen, _)| seen == bias));
     }
+    let is_suspended =
+        |&(bias, (writer, ..)): &(u32, (u32, u32, u32, u32))| bias == BIASES[1] && writer != 0;
+    assert!(seen.iter().any(is_suspended));
 }
