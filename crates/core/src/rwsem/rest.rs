@@ -32,7 +32,7 @@ const MOST: u32 = 127;
 /// costs both together some 850 ns (`fence.jsonl` in benches/runs/rw-2cpu-xeon-480mib), where a
 /// transfer takes 70 to 90; and half of the readers are not the last writer, of whom one in 61 is
 /// sampled: 1,000 hundredths in 122. With the time that it takes, such a writer counts as 1.6.
-const PAYS_FENCE: u32 = 5;
+const PAYS_FENCE: u32 = 4;
 const SAMPLE_MOST: u32 = 51;
 
 /// A writer counts as so many more for each microsecond in which it sees the readers off: where
