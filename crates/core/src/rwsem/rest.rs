@@ -29,9 +29,10 @@ const MOST: u32 = 127;
 /// ([`Platform::gain`]), up to [`SAMPLE_MOST`]; one, if that is not known.
 ///
 /// A lock without the bias could stay with one that soon comes back to it. With two CPUs a writer
-/// costs both together some 850 ns (`fence.jsonl` in benches/runs/rw-2cpu-xeon-480mib), where a
-/// transfer takes 70 to 90; and half of the readers are not the last writer, of whom one in 61 is
-/// sampled: 1,000 hundredths in 122. With the time that it takes, such a writer counts as 1.6.
+/// costs both together some 500 ns (`suspended-fence.jsonl` in
+/// benches/runs/rw-2cpu-xeon-480mib), where a transfer takes 70 to 90; and half of the readers are
+/// not the last writer, of whom one in 61 is sampled: 600 hundredths in 122. With the time that it
+/// takes, such a writer counts as more than one.
 const PAYS_FENCE: u32 = 4;
 const SAMPLE_MOST: u32 = 51;
 
