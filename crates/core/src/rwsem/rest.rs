@@ -226,7 +226,7 @@ mod tests {
             (None, 1),
             (Some(0), 0),
             (Some(1), 1),
-            (Some(80), 16),
+            (Some(80), 20),
             (Some(u32::MAX), SAMPLE_MOST),
         ] {
             let rest = Rest(7).with_writers(BEGINS);

@@ -3,7 +3,7 @@
 
 use super::{
     AGAIN, Count, GRANTED, GRANTED_AND_MORE, HANDOFF, Kind, MAX_BATCH, OF_WAITERS, OVERFLOW,
-    READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck,
+    READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS, WRITER, WakeCheck, fenced::SUSPENDED,
 };
 use crate::{
     osq,
@@ -289,7 +289,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Whether a release may have to let in or wake a waiter.
     fn concerns_waiters(after: Count, part: u32) -> bool {
         let upgrade = after.may_upgrade() || part & UPGRADABLE != 0;
-        after.has(WAITERS) && (after.is_free() || upgrade)
+        let gives_up = part == SUSPENDED; // to the readers that it found in: others may join them
+        after.has(WAITERS) && (after.is_free() || upgrade || gives_up)
     }
 
     /// Releases the lock in the gate, if there is a waiter. Without one nobody
