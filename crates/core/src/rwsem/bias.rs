@@ -63,9 +63,8 @@
 //! a lock is first biased all of them are wiped, in `BIASING`, through which it goes once, or by
 //! a writer that has it and was asked to. Never later: then a slot may name a reader that is
 //! about to come, which takes a slot that was wiped for one that was counted. So the mark that
-//! asks replaces
-//! nothing but 0 in the word of rests, which is never 0 again. A lock that is moved there
-//! brings its bias along, and has that reader for ever.
+//! asks replaces nothing but 0 in the word of rests, which is never 0 again. A lock that is
+//! moved there brings its bias along, and has that reader for ever.
 //!
 //! # The names of locks
 //!

@@ -107,11 +107,11 @@ impl Count {
     }
 
     /// The same with a writer's mark, who keeps others out.
-    const fn kept_by(self, mark: u32) -> Self {
+    const fn marked(self, mark: u32) -> Self {
         Self(self.0 - (READER | BIASED | FENCED) + mark)
     }
 
-    /// Of those, once more with a fenced bias.
+    /// Of one with [`DRAINING`], once more with a fenced bias.
     const fn drained(self) -> Self {
         Self(self.0 - DRAINING + (READER | BIASED | FENCED))
     }
@@ -309,11 +309,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// the lock. Returns whether it did.
     fn drain(&self, count: Count, mark: u32) -> bool {
         // (F1), (K3) by its barrier
-        if let Some(drains) = self.replace_to_write(count, count.kept_by(mark)) {
+        if let Some(drains) = self.replace_to_write(count, count.marked(mark)) {
             return drains;
         }
         // Relaxed: the fence orders it.
-        let drains = self.exchange(count, count.kept_by(mark), Relaxed);
+        let drains = self.exchange(count, count.marked(mark), Relaxed);
         if drains {
             P::fence(); // (F1)
             // (K3) by the fence: of the readers in the count one may have been the keeper, which
