@@ -282,7 +282,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         // (R1) Acquire pairs with the Release of those that left before.
         if known && Count(self.count.load(Acquire)).readers() == 0 {
             if !waits {
-                let decided = SUSPENDED.wrapping_sub(drain.mark());
+                let decided = SUSPENDED.wrapping_sub(DRAINING);
                 self.count.fetch_add(decided, Relaxed); // what it orders is acquired above
             }
             let micros = drains.note::<P>(since).micros();
