@@ -20,6 +20,10 @@
 //!
 //! In a world with [`Platform::OWN_GATES`] the word is the world's.
 
+mod guarded;
+
+pub(crate) use guarded::GuardedGate;
+
 use crate::platform::{Event, Look, Ordering::*, Platform, TaskId, Word};
 
 const LOCKED: u32 = 1;
@@ -140,22 +144,30 @@ impl<P: Platform> Gate<P> {
         }
     }
 
-    /// [`Gate::lock`], and then a full barrier.
+    /// [`Gate::try_lock`], and then a full barrier, if it entered.
     #[inline]
-    pub(crate) fn lock_fenced(&self) {
+    fn try_lock_fenced(&self) -> bool {
         let word = self.word.load(Relaxed); // checked by the exchange
-        let at_once = !P::OWN_GATES
+        !P::OWN_GATES
             && word & LOCKED == 0
-            && P::compare_exchange_fenced(&self.word, word, word | LOCKED); // (G1) acquires
-        if !at_once {
-            self.lock();
-            P::fence();
-        }
+            && P::compare_exchange_fenced(&self.word, word, word | LOCKED) // (G1) acquires
     }
 
     /// Enters when the gate, which was closed, opens.
     #[cold]
     fn wait(&self) {
+        self.wait_or(|| self.sleep());
+    }
+
+    /// Sleeps if the gate is closed, until it was open.
+    fn sleep(&self) {
+        if self.push(P::me(), 0) {
+            await_pop::<P>(P::me());
+        }
+    }
+
+    /// Enters; who has waited for long is to `sleep`.
+    fn wait_or(&self, sleep: impl Fn()) {
         loop {
             let free = P::spin_until(
                 &self.word,
@@ -165,8 +177,8 @@ impl<P: Platform> Gate<P> {
                 |word| word & LOCKED == 0,
                 || false,
             );
-            if free.is_none() && self.push(P::me(), 0) {
-                await_pop::<P>(P::me());
+            if free.is_none() {
+                sleep();
             }
             if self.try_lock() {
                 return;
@@ -182,9 +194,7 @@ impl<P: Platform> Gate<P> {
             return;
         }
         while !self.try_lock() {
-            if self.push(P::me(), 0) {
-                await_pop::<P>(P::me());
-            }
+            self.sleep();
         }
     }
 

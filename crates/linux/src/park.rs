@@ -14,7 +14,7 @@ use rustix::{
     thread::futex::{self, Flags},
 };
 
-use crate::clock;
+use crate::{clock, rseq};
 
 const EMPTY: u32 = 0;
 const TOKEN: u32 = 1;
@@ -72,6 +72,7 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> io::
     };
     let timeout = deadline.map(clock::timespec);
     let flags = Flags::PRIVATE | clock;
+    rseq::end();
     futex::wait_bitset(word, flags, expected, timeout.as_ref(), NonZeroU32::MAX)
 }
 

@@ -134,6 +134,18 @@ pub fn restarts() -> bool {
     !own_area().is_null()
 }
 
+/// The thread is about to sleep: as the kernel switches threads it need not look whether that
+/// is in the midst of the last sequence.
+#[inline(always)]
+pub fn end() {
+    let area = own_area();
+    if !area.is_null() {
+        // SAFETY: `init_thread` found this area registered for this thread, which is in no
+        // sequence: the field `rseq_cs`, at 8, is its own to clear.
+        unsafe { area.wrapping_add(8).cast::<u64>().write_volatile(0) };
+    }
+}
+
 /// [`lockyard_core::Platform::store_if`].
 #[inline(always)]
 pub fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {

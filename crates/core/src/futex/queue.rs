@@ -14,7 +14,7 @@ use core::{array, num::NonZeroU32};
 use super::{Key, Waiter};
 use crate::{
     condvar::{self, Company},
-    gate::Gate,
+    gate::GuardedGate,
     mutex::Body,
     platform::{Deadline, Event, Ordering::*, Platform, TaskId, Woken, Word},
 };
@@ -230,7 +230,7 @@ impl<P: Platform> Node<P> {
 /// A queue, its gate, and the number of its waiters, on a cache line of their own.
 #[repr(align(64))]
 pub(super) struct Bucket<P: Platform> {
-    gate: Gate<P>,
+    gate: GuardedGate<P>,
     /// How many wait, and the depth.
     waiters: P::U32,
     /// The first waiter, 0 for none.
@@ -244,7 +244,7 @@ pub(super) struct Bucket<P: Platform> {
 impl<P: Platform> Bucket<P> {
     pub(super) const fn new() -> Self {
         Self {
-            gate: Gate::new(),
+            gate: GuardedGate::new(),
             waiters: P::U32::ZERO,
             first: P::U32::ZERO,
             alone: P::U32::ZERO,

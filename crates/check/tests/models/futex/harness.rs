@@ -14,7 +14,9 @@ use lockyard_core::{
 pub const SLOTS: usize = 4;
 /// From one bucket's word to the next one's, in words.
 const BUCKET_WORDS: usize = 64 / size_of::<CheckWord>();
-/// The count in a bucket's word.
+/// The word that has the count, behind those of the gate.
+const COUNT_AT: usize = 2;
+/// The count in it.
 const COUNT: u32 = (1 << 29) - 1;
 pub const ALL: u32 = u32::MAX;
 pub const EVERY_BIT: NonZeroU32 = NonZeroU32::MAX;
@@ -70,7 +72,7 @@ impl<const FIRST: usize, const MOST: usize> SharedIn<FIRST, MOST> {
         let this = Rc::clone(&shared);
         afterwards(move || {
             for slot in 0..MOST {
-                let words = history(&this.futex, slot * BUCKET_WORDS + 1);
+                let words = history(&this.futex, slot * BUCKET_WORDS + COUNT_AT);
                 assert_eq!(words.last().unwrap_or(&0) & COUNT, 0, "nobody is counted");
             }
         });
