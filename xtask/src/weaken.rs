@@ -75,7 +75,7 @@ impl Lock {
                 "mutex/spin.rs",
                 "mutex/wait.rs",
             ],
-            Lock::Gate => &["gate.rs"],
+            Lock::Gate => &["gate.rs", "gate/guarded.rs"],
             Lock::Pimutex => &["pimutex.rs"],
             Lock::WaitQueue => &["wait_queue.rs"],
             Lock::Condvar => &["condvar.rs", "mutex/batch.rs"],

@@ -204,6 +204,44 @@ pub fn replace_pair(
     Some([found as u32, (found >> 32) as u32])
 }
 
+/// The sequence of [`rseq_add_if`], with what is added as an operand.
+macro_rules! add_in_sequence {
+    ($area:ident, $first:ident, $guard:ident, $expected:ident, $($delta:tt)+) => {
+        asm!(
+            ".pushsection __rseq_cs, \"aw\"",
+            ".balign 32",
+            "771:",
+            ".long 0, 0",
+            ".quad 773f, 774f - 773f, 775f",
+            ".popsection",
+            ".pushsection .text.unlikely, \"ax\"",
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long 0x53053053",
+            "775:",
+            "jmp 772f",
+            ".popsection",
+            "772:",
+            "lea {scratch}, [rip + 771b]",
+            "mov [{area} + 8], {scratch}",
+            "773:",
+            "imul {scratch:e}, dword ptr [{area} + 4], {row}",
+            "cmp dword ptr [{guard}], {expected:e}",
+            "jne {fail}",
+            "add qword ptr [{first} + {scratch}], {delta}",
+            "774:",
+            scratch = out(reg) _,
+            area = in(reg) $area,
+            row = const 1 << ROW_SHIFT,
+            guard = in(reg) $guard.as_ptr(),
+            expected = in(reg) $expected,
+            first = in(reg) $first,
+            delta = $($delta)+,
+            fail = label { return false },
+            options(nostack),
+        )
+    };
+}
+
 /// Adds `delta` with release semantics to the word behind `first` in the row of
 /// this CPU if `guard` holds `expected`, as a restartable sequence.
 ///
@@ -225,39 +263,12 @@ pub unsafe fn rseq_add_if(
     // is moved starts over. The word is mapped, as the caller says. Plain x86
     // loads acquire, and stores release.
     unsafe {
-        asm!(
-            ".pushsection __rseq_cs, \"aw\"",
-            ".balign 32",
-            "771:",
-            ".long 0, 0",
-            ".quad 773f, 774f - 773f, 775f",
-            ".popsection",
-            ".pushsection .text.unlikely, \"ax\"",
-            ".byte 0x0f, 0xb9, 0x3d",
-            ".long 0x53053053",
-            "775:",
-            "jmp 772f",
-            ".popsection",
-            "772:",
-            "lea {scratch}, [rip + 771b]",
-            "mov [{area} + 8], {scratch}",
-            "773:",
-            "mov {scratch:e}, dword ptr [{area} + 4]",
-            "shl {scratch}, {shift}",
-            "cmp dword ptr [{guard}], {expected:e}",
-            "jne {fail}",
-            "add qword ptr [{first} + {scratch}], {delta}",
-            "774:",
-            scratch = out(reg) _,
-            area = in(reg) area,
-            shift = const ROW_SHIFT,
-            guard = in(reg) guard.as_ptr(),
-            expected = in(reg) expected,
-            first = in(reg) first,
-            delta = in(reg) delta,
-            fail = label { return false },
-            options(nostack),
-        );
+        // What readers add is known where they stand, and needs no register.
+        match delta {
+            1 => add_in_sequence!(area, first, guard, expected, const 1),
+            -1 => add_in_sequence!(area, first, guard, expected, const -1),
+            _ => add_in_sequence!(area, first, guard, expected, in(reg) delta),
+        }
     }
     true
 }
