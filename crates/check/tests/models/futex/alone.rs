@@ -97,6 +97,7 @@ fn after_a_deadline() {
             waiter.wait(&waiter.a, None);
         });
         spawn(move || {
+            limit_whims(0);
             shared.change(&shared.a);
             shared.wake(&shared.a, 1);
         });
