@@ -8,8 +8,9 @@
 use crate::platform::{Look, Ordering::Relaxed, Platform, Word};
 
 /// Looks before a waiter sleeps: a microsecond, or three where the processor pauses for long;
-/// less than it takes to be woken. With 40 of them, 0.6 microseconds, one in six that came
-/// 0.3 microseconds before their waker looked in vain.
+/// less than it takes to be woken. Of 40, which take 0.6 microseconds where a pause takes 10 ns,
+/// up to a quarter were in vain for waiters that came 0.3 microseconds before their waker
+/// (`looks.jsonl` in benches/runs/futex-2cpu-xeon-480mib).
 const LOOKS: u32 = 64;
 
 /// So many times a task goes without at most.

@@ -260,8 +260,9 @@ pub unsafe fn rseq_add_if(
     // SAFETY: as in `rseq_store_if`; the last instruction adds, in one step for
     // whatever interrupts this CPU, and nobody else writes to its row. The
     // area's field `cpu_id`, at 4, cannot change before it has been used: who
-    // is moved starts over. The word is mapped, as the caller says. Plain x86
-    // loads acquire, and stores release.
+    // is moved starts over. No kernel has a number of a CPU whose product with a
+    // row's size is beyond 32 bits. The word is mapped, as the caller says. Plain
+    // x86 loads acquire, and stores release.
     unsafe {
         // What readers add is known where they stand, and needs no register.
         match delta {
