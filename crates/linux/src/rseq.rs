@@ -140,8 +140,9 @@ pub fn restarts() -> bool {
 pub fn end() {
     let area = own_area();
     if !area.is_null() {
-        // SAFETY: `init_thread` found this area registered for this thread, which is in no
-        // sequence: the field `rseq_cs`, at 8, is its own to clear.
+        // SAFETY: `init_thread` found this area registered for this thread, and it lasts as long
+        // as that. The field `rseq_cs`, at 8, is the thread's own to clear: it is in no sequence,
+        // and of one that a signal's handler interrupts the kernel has cleared it before.
         unsafe { area.wrapping_add(8).cast::<u64>().write_volatile(0) };
     }
 }

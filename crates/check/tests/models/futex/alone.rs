@@ -97,7 +97,7 @@ fn after_a_deadline() {
             waiter.wait(&waiter.a, None);
         });
         spawn(move || {
-            limit_whims(0);
+            limit_whims(0); // what may interrupt the waiter is enough, and leaves few executions
             shared.change(&shared.a);
             shared.wake(&shared.a, 1);
         });
