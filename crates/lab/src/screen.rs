@@ -50,6 +50,11 @@ impl Screen {
         Self(bar)
     }
 
+    /// So many runs more are to come.
+    pub fn expect(&self, runs: u64) {
+        self.0.inc_length(runs);
+    }
+
     /// A run of this name starts.
     pub fn begins(&self, run: String) {
         self.0.set_message(run);

@@ -5,6 +5,7 @@
 //! lock once, in an order shuffled anew, and what is compared are medians over
 //! the rounds and runs of the same round, which are neighbours in time.
 
+mod again;
 mod bound;
 mod bounds;
 mod gauges;
@@ -22,7 +23,7 @@ mod verdict;
 
 use std::{io, path::PathBuf, time::Duration};
 
-use lockyard_torture::interrupted;
+use lockyard_torture::{interrupted, locktest::Config};
 use serde::Serialize;
 
 use self::{
@@ -49,8 +50,9 @@ use crate::{
 ///
 /// Runs locktest on every lock at every point of a grid of threads and work,
 /// interleaved, and compares medians over the rounds. Without flags it takes
-/// about a minute: the seconds of a run follow from the number of runs. On a
-/// simulated machine rounds differ by their seed, and the same command gives
+/// about a minute: the seconds of a run follow from the number of runs. A rival that
+/// is better than ours in throughput and in the tail, but by little, is measured
+/// again beside it, in 12 more rounds. On a simulated machine rounds differ by their seed, and the same command gives
 /// the same output. With --rw the grid has percentages of readers too. With --pi
 /// the locks are those that inherit priority, and real-time threads invert theirs,
 /// as in pi-stress. With either, what our locks promise is held against what was
@@ -155,6 +157,8 @@ pub struct Raw {
 struct Runs {
     /// The rounds.
     raws: Vec<Raw>,
+    /// Those of close calls, which follow them.
+    again: Vec<Raw>,
     /// Those in which every wait was timed, which belong to no round.
     timed: Vec<(Point, Record)>,
     idle: Option<Idle>,
@@ -175,7 +179,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         screen::print(&plan.text(&machine))?;
     }
     let mut runs = Runs::default();
-    let measured = measure_all(&plan, out.as_mut(), &mut runs);
+    let measured = measure_all(&plan, out.as_mut(), &mut runs, machine.clock_ns());
 
     // Whatever ended the measurement, what it measured is not lost.
     let judged = judge(&plan, &runs, machine.clock_ns());
@@ -217,12 +221,13 @@ fn show(
 fn judge(plan: &Plan, runs: &Runs, clock_ns: u64) -> Vec<Judged> {
     let scopes = plan.scopes().into_iter();
     scopes
-        .map(|scope| judged(&scope, &runs.raws, clock_ns))
+        .map(|scope| judged(&scope, &runs.raws, &runs.again, clock_ns))
         .collect()
 }
 
-fn judged(scope: &Scope, raws: &[Raw], clock_ns: u64) -> Judged {
-    let points = summary::summarise(raws, &scope.locks, clock_ns);
+fn judged(scope: &Scope, raws: &[Raw], again: &[Raw], clock_ns: u64) -> Judged {
+    let mut points = summary::summarise(raws, &scope.locks, clock_ns);
+    again::confirm(&mut points, again, clock_ns);
     let verdict = Verdict {
         cut_short: summary::cut_short(raws, &scope.locks, &points),
         ..Verdict::new(scope, &points, clock_ns)
@@ -259,10 +264,18 @@ fn text(judged: &[Judged], every: &[PointSummary], bounds: Option<&Bounds>) -> S
         .collect()
 }
 
-fn measure_all(plan: &Plan, mut out: Option<&mut Out>, runs: &mut Runs) -> Result<(), Failure> {
+fn measure_all(
+    plan: &Plan,
+    out: Option<&mut Out>,
+    runs: &mut Runs,
+    clock_ns: u64,
+) -> Result<(), Failure> {
     let screen = Screen::new(plan.runs(), plan.planned());
-    let measured = rounds(plan, out.as_deref_mut(), &screen, &mut runs.raws)
-        .and_then(|()| timed(plan, out, &screen, runs));
+    let mut measurement = Measurement::new(plan, out, &screen);
+    let measured = measurement
+        .rounds(&mut runs.raws)
+        .and_then(|()| measurement.again(runs, clock_ns))
+        .and_then(|()| measurement.timed(&mut runs.timed));
     screen.close();
     if plan.bounded() {
         runs.idle = idle::measure(plan.place.cpus());
@@ -270,67 +283,109 @@ fn measure_all(plan: &Plan, mut out: Option<&mut Out>, runs: &mut Runs) -> Resul
     measured
 }
 
-/// Runs the rounds of the plan until their end or an interrupt. Only whole runs
-/// count.
-fn rounds(
-    plan: &Plan,
-    mut out: Option<&mut Out>,
-    screen: &Screen,
-    raws: &mut Vec<Raw>,
-) -> Result<(), Failure> {
-    let mut dice = fastrand::Rng::with_seed(plan.seed);
-    warm_up(plan)?;
-    for round in 1..=plan.rounds {
-        for &point in &plan.points {
-            let mut order = plan.parts(point);
-            dice.shuffle(&mut order);
-            for part in order {
-                screen.begins(format!("round {round}, {point}, {}", part.name()));
-                let run = raws.len() as u32 + 1;
-                let record = part.run(&plan.place, &plan.config(point, round), run)?;
-                if interrupted() {
-                    return Ok(());
-                }
-                let raw = Raw {
-                    record,
-                    round,
-                    point,
-                };
-                if let Some(out) = out.as_mut() {
-                    out.raw(&raw)?;
-                }
-                raws.push(raw);
-                screen.ended();
-            }
-        }
-    }
-    Ok(())
+/// A measurement under way. An interrupt ends it; only whole runs count.
+struct Measurement<'a> {
+    plan: &'a Plan,
+    out: Option<&'a mut Out>,
+    screen: &'a Screen,
+    /// How many there were.
+    runs: u32,
 }
 
-/// Runs those in which every wait is timed, in the same way.
-fn timed(
-    plan: &Plan,
-    mut out: Option<&mut Out>,
-    screen: &Screen,
-    runs: &mut Runs,
-) -> Result<(), Failure> {
-    for (point, lock) in plan.timed() {
-        if interrupted() {
-            return Ok(());
+impl<'a> Measurement<'a> {
+    fn new(plan: &'a Plan, out: Option<&'a mut Out>, screen: &'a Screen) -> Self {
+        Self {
+            plan,
+            out,
+            screen,
+            runs: 0,
         }
-        screen.begins(format!("every wait, {point}, {}", lock.name));
-        let run = (runs.raws.len() + runs.timed.len()) as u32 + 1;
-        let record = Part::Lock(lock).run(&plan.place, &plan.timed_config(point), run)?;
-        if interrupted() {
-            return Ok(());
-        }
-        if let Some(out) = out.as_mut() {
-            out.raw(&record)?;
-        }
-        runs.timed.push((point, record));
-        screen.ended();
     }
-    Ok(())
+
+    /// Runs the rounds of the plan.
+    fn rounds(&mut self, raws: &mut Vec<Raw>) -> Result<(), Failure> {
+        let plan = self.plan;
+        let mut dice = fastrand::Rng::with_seed(plan.seed);
+        warm_up(plan)?;
+        for round in 1..=plan.rounds {
+            for &point in &plan.points {
+                let mut order = plan.parts(point);
+                dice.shuffle(&mut order);
+                self.round(round, point, &order, raws)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the close calls of those rounds in some more.
+    fn again(&mut self, runs: &mut Runs, clock_ns: u64) -> Result<(), Failure> {
+        let plan = self.plan;
+        let mut dice = fastrand::Rng::with_seed(plan.seed);
+        for again::Call { point, locks } in again::calls(&judge(plan, runs, clock_ns)) {
+            let mut order = plan.parts_named(&locks);
+            self.screen
+                .expect(order.len() as u64 * u64::from(again::ROUNDS));
+            for round in (plan.rounds + 1..).take(again::ROUNDS as usize) {
+                dice.shuffle(&mut order);
+                self.round(round, point, &order, &mut runs.again)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn round(
+        &mut self,
+        round: u32,
+        point: Point,
+        order: &[Part<'_>],
+        raws: &mut Vec<Raw>,
+    ) -> Result<(), Failure> {
+        for part in order {
+            let name = format!("round {round}, {point}, {}", part.name());
+            let raw = |record| Raw {
+                record,
+                round,
+                point,
+            };
+            raws.extend(self.run(name, part, &self.plan.config(point, round), raw)?);
+        }
+        Ok(())
+    }
+
+    /// Runs those in which every wait is timed.
+    fn timed(&mut self, timed: &mut Vec<(Point, Record)>) -> Result<(), Failure> {
+        for (point, lock) in self.plan.timed() {
+            let name = format!("every wait, {point}, {}", lock.name);
+            let config = self.plan.timed_config(point);
+            let record = self.run(name, &Part::Lock(lock), &config, |record| record)?;
+            timed.extend(record.map(|record| (point, record)));
+        }
+        Ok(())
+    }
+
+    fn run<T: Serialize>(
+        &mut self,
+        name: String,
+        part: &Part<'_>,
+        config: &Config,
+        raw: impl FnOnce(Record) -> T,
+    ) -> Result<Option<T>, Failure> {
+        if interrupted() {
+            return Ok(None);
+        }
+        self.screen.begins(name);
+        let record = part.run(&self.plan.place, config, self.runs + 1)?;
+        if interrupted() {
+            return Ok(None);
+        }
+        let raw = raw(record);
+        if let Some(out) = &mut self.out {
+            out.raw(&raw)?;
+        }
+        self.runs += 1;
+        self.screen.ended();
+        Ok(Some(raw))
+    }
 }
 
 /// Brings in code, stacks and thread records before anything counts.

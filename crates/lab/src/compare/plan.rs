@@ -210,6 +210,13 @@ impl Plan {
         locks.chain(gauges.map(Part::Gauge)).collect()
     }
 
+    /// Those of the locks.
+    pub fn parts_named(&self, locks: &[&str]) -> Vec<Part<'_>> {
+        let all = self.locks.iter();
+        let named = all.filter(|lock| locks.contains(&lock.name));
+        named.map(Part::Lock).collect()
+    }
+
     /// The runs of their own in which every wait is timed: with many readers, at
     /// the longest section.
     pub fn timed(&self) -> Vec<(Point, &Entry)> {

@@ -1,6 +1,7 @@
 //! The verdict in sentences.
 
 use super::{
+    again::{CLOSE, ROUNDS},
     plan::Point,
     summary::{CutShort, MARGIN},
     verdict::{Outcome, Verdict},
@@ -35,6 +36,11 @@ pub fn text(v: &Verdict) -> String {
         section(&mut lines, &front(v), &v.pareto_misses, |miss| {
             format!("{}: {}", miss.point, listed(&miss.rivals))
         });
+        if !v.unconfirmed.is_empty() {
+            section(&mut lines, &unconfirmed(v), &v.unconfirmed, |miss| {
+                format!("{}: {}", miss.point, listed(&miss.rivals))
+            });
+        }
         section(&mut lines, &tails(v), &v.longer_tails, |tail| {
             let (ours, theirs) = (tail.wait_p999_ns, tail.rival_wait_p999_ns);
             let whose = tail
@@ -126,6 +132,14 @@ fn front(v: &Verdict) -> String {
             of(n, v)
         ),
     }
+}
+
+fn unconfirmed(v: &Verdict) -> String {
+    format!(
+        "Rivals that dominated it by {:.0} % of kop/s or less did not in {ROUNDS} more rounds at {}:",
+        100.0 * CLOSE,
+        of(v.unconfirmed.len(), v)
+    )
 }
 
 /// The first four names, and how many more there are.

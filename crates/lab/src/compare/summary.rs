@@ -113,6 +113,9 @@ pub struct PointSummary {
     pub on_pareto_front: Option<bool>,
     /// The rivals that do.
     pub dominated_by: Vec<&'static str>,
+    /// The rivals that did, by little, and did not when they were measured again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<&'static str>,
     /// Every lock, ours first.
     pub locks: Vec<LockAt>,
 }
@@ -189,14 +192,12 @@ fn at_point(
     let best = others
         .iter()
         .max_by(|a, b| a.rate_kops.total_cmp(&b.rate_kops))?;
-    let dominates = |rival: &usize| {
-        let each = rounds.iter();
-        let wins = each.filter(|r| better(&r[*rival].rating(), &r[0].rating(), clock_ns));
-        better(&all[*rival].rating(), &ours.rating(), clock_ns)
-            && beyond_chance(wins.count(), rounds.len())
+    let beats_ours = |rival: &usize| {
+        let pairs: Vec<_> = rounds.iter().map(|of| [of[0], of[*rival]]).collect();
+        dominates(&pairs, clock_ns)
     };
     let dominated_by: Vec<_> = (1..all.len())
-        .filter(dominates)
+        .filter(beats_ours)
         .map(|rival| all[rival].lock)
         .collect();
     Some(PointSummary {
@@ -212,8 +213,20 @@ fn at_point(
         on_pareto_front: beyond_chance(rounds.len(), rounds.len())
             .then_some(dominated_by.is_empty()),
         dominated_by,
+        unconfirmed: Vec::new(),
         locks: all,
     })
+}
+
+/// Whether the second lock dominates the first, by the runs of both in each round.
+pub fn dominates(rounds: &[[&Record; 2]], clock_ns: u64) -> bool {
+    let [first, second] = [0, 1].map(|lock| {
+        let runs: Vec<_> = rounds.iter().map(|round| round[lock]).collect();
+        LockAt::new(&runs).rating()
+    });
+    let each = rounds.iter();
+    let wins = each.filter(|[first, second]| better(&second.rating(), &first.rating(), clock_ns));
+    better(&second, &first, clock_ns) && beyond_chance(wins.count(), rounds.len())
 }
 
 /// Whether equals would seldom have one dominate the other in as many of so many rounds.

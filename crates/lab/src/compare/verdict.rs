@@ -117,6 +117,8 @@ pub struct Verdict {
     pub losses: Vec<Outcome>,
     /// Where our lock is not on the Pareto front.
     pub pareto_misses: Vec<Miss>,
+    /// Where rivals seemed to dominate our lock, by little, and more rounds did not confirm it.
+    pub unconfirmed: Vec<Miss>,
     /// Points at which the rounds are too few to say.
     pub pareto_unknown: usize,
     /// Where our tail is longer than the best rival's, by more than the margin.
@@ -162,7 +164,8 @@ impl Verdict {
             wins: outcomes(points, |ratio| ratio - 1.0 > MARGIN),
             ties: outcomes(points, |ratio| (ratio - 1.0).abs() <= MARGIN),
             losses: outcomes(points, |ratio| 1.0 - ratio > MARGIN),
-            pareto_misses: misses(points),
+            pareto_misses: misses(points, |p| &p.dominated_by),
+            unconfirmed: misses(points, |p| &p.unconfirmed),
             pareto_unknown: points
                 .iter()
                 .filter(|p| p.on_pareto_front.is_none())
@@ -195,12 +198,12 @@ fn outcomes(points: &[PointSummary], counts: impl Fn(f64) -> bool) -> Vec<Outcom
         .collect()
 }
 
-fn misses(points: &[PointSummary]) -> Vec<Miss> {
-    let missed = points.iter().filter(|p| p.on_pareto_front == Some(false));
+fn misses(points: &[PointSummary], by: fn(&PointSummary) -> &Vec<&'static str>) -> Vec<Miss> {
+    let missed = points.iter().filter(|p| !by(p).is_empty());
     missed
         .map(|p| Miss {
             point: p.point,
-            rivals: p.dominated_by.clone(),
+            rivals: by(p).clone(),
         })
         .collect()
 }

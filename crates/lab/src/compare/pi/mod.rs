@@ -22,7 +22,7 @@ use self::{
     ordinary::{PointAt, judge},
     realtime::RealTime,
 };
-use super::{Args, Judged, Raw, ground::Ground, plan::Plan, sentences};
+use super::{Args, Judged, Measurement, Raw, ground::Ground, plan::Plan, sentences};
 use crate::{
     failure::Failure,
     pi_stress::Scene,
@@ -70,7 +70,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut raws: Vec<Raw> = Vec::new();
     let mut runs = realtime::Runs::default();
     let screen = screen(&plan, real_time.as_ref());
-    let measured = super::rounds(&plan, out.as_mut(), &screen, &mut raws).and_then(|()| {
+    let rounds = Measurement::new(&plan, out.as_mut(), &screen).rounds(&mut raws);
+    let measured = rounds.and_then(|()| {
         let real_time = real_time.as_ref();
         real_time.map_or(Ok(()), |part| {
             part.measure(out.as_mut(), &screen, &mut runs)

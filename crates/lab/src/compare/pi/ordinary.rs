@@ -74,7 +74,7 @@ pub fn judge(raws: &[Raw], points: usize, rounds: u32, clock_ns: u64) -> Vec<Jud
             points,
             rounds,
         };
-        judged(&scope, raws, clock_ns)
+        judged(&scope, raws, &[], clock_ns)
     };
     pairs.into_iter().map(of).collect()
 }

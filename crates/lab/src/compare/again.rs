@@ -1,0 +1,91 @@
+//! Close calls, measured again.
+//!
+//! At 16 points eight rivals are held against our lock. Of equals one dominates the other in
+//! each of three rounds one time in 64: twice in such a comparison, by chance alone. So a rival
+//! that dominates our lock by little is measured again, in more rounds with nobody else, and only
+//! what these say counts: the first rounds are those that it was suspected for.
+
+use super::{
+    Judged, Raw,
+    plan::Point,
+    summary::{self, PointSummary},
+};
+use crate::{record::Record, values};
+
+/// The rounds of a close call: among these even a small lead shows.
+pub const ROUNDS: u32 = 12;
+
+/// What a rival that dominates is ahead in throughput at most where that is a close call.
+pub const CLOSE: f64 = 0.1;
+
+/// A point to be measured again.
+pub struct Call {
+    /// The point.
+    pub point: Point,
+    /// The locks: some of ours, and rivals that dominate one of them by little.
+    pub locks: Vec<&'static str>,
+}
+
+/// The close calls among what was judged.
+pub fn calls(judged: &[Judged]) -> Vec<Call> {
+    let all: Vec<&PointSummary> = judged.iter().flat_map(|(points, _)| points).collect();
+    let close: Vec<(Point, Vec<_>)> = all.iter().map(|p| (p.point, suspects(p))).collect();
+    let points = close.iter().filter(|(_, locks)| !locks.is_empty());
+    let points: Vec<Point> = points.map(|(point, _)| *point).collect();
+    let of = |point: Point| {
+        let here = close.iter().filter(|(at, _)| *at == point);
+        let locks: Vec<_> = here.flat_map(|(_, locks)| locks).copied().collect();
+        values::distinct(&locks)
+    };
+    let points = values::distinct(&points).into_iter();
+    let call = |point| Call {
+        point,
+        locks: of(point),
+    };
+    points.map(call).collect()
+}
+
+/// Our lock, and the rivals that dominate it by little; nobody, if none does.
+fn suspects(p: &PointSummary) -> Vec<&'static str> {
+    let most = p.ours().rate_kops * (1.0 + CLOSE);
+    let close = p.locks.iter().filter(|at| at.rate_kops <= most);
+    let rivals = close.map(|at| at.lock);
+    let rivals: Vec<_> = rivals
+        .filter(|lock| p.dominated_by.contains(lock))
+        .collect();
+    let ours = (!rivals.is_empty()).then_some(p.lock);
+    ours.into_iter().chain(rivals).collect()
+}
+
+/// Takes back what the close calls, which were measured `again`, do not confirm.
+pub fn confirm(points: &mut [PointSummary], again: &[Raw], clock_ns: u64) {
+    for p in points {
+        let ours = p.lock;
+        let confirmed = |rival: &&'static str| {
+            let pairs = pairs(again, p.point, [ours, rival]);
+            // An interrupt came before it had them all, or it was no close call.
+            pairs.len() < ROUNDS as usize || summary::dominates(&pairs, clock_ns)
+        };
+        let all = p.dominated_by.iter().copied();
+        let (dominated_by, unconfirmed) = all.partition(confirmed);
+        (p.dominated_by, p.unconfirmed) = (dominated_by, unconfirmed);
+        if !p.unconfirmed.is_empty() {
+            p.on_pareto_front = Some(p.dominated_by.is_empty());
+        }
+    }
+}
+
+/// The rounds at the point in which both locks ran.
+fn pairs<'a>(again: &'a [Raw], point: Point, locks: [&str; 2]) -> Vec<[&'a Record; 2]> {
+    let of = |lock: &str| {
+        let here = again.iter().filter(move |raw| raw.point == point);
+        let runs = here.filter(|raw| raw.record.lock == lock);
+        runs.collect::<Vec<_>>()
+    };
+    let [ours, rivals] = locks.map(of);
+    let beside = |ours: &&'a Raw| {
+        let rival = rivals.iter().find(|rival| rival.round == ours.round)?;
+        Some([&ours.record, &rival.record])
+    };
+    ours.iter().filter_map(beside).collect()
+}

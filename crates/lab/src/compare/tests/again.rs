@@ -1,0 +1,90 @@
+//! Who dominates our lock by little is measured again.
+
+use super::{
+    super::{Judged, again, judged, sentences, verdict::Scope},
+    CLOCK_NS, Raw, raw, steady,
+};
+
+fn judge(raws: &[Raw], again: &[Raw]) -> Judged {
+    let scope = Scope {
+        locks: vec!["ours", "a", "b"],
+        left_out: Vec::new(),
+        points: 2,
+        rounds: 3,
+    };
+    judged(&scope, raws, again, CLOCK_NS)
+}
+
+/// At one point `a` is ahead by little, and `b` by much; at another nobody dominates.
+fn three_rounds() -> Vec<Raw> {
+    let mut raws = steady(0, 2, [(100.0, 400), (109.0, 100), (111.0, 100)]);
+    raws.extend(steady(50, 2, [(100.0, 100), (109.0, 400), (90.0, 400)]));
+    raws
+}
+
+/// So many rounds of the first point in which `a` has that throughput.
+fn more(rounds: u32, kops: f64) -> Vec<Raw> {
+    let numbers = 4..4 + rounds;
+    let runs = [("ours", 100.0, 400), ("a", kops, 100)];
+    let both = |round| runs.map(|(lock, kops, tail)| raw(round, 0, 2, lock, kops, tail));
+    numbers.flat_map(both).collect()
+}
+
+#[test]
+fn who_is_ahead_by_little_is_a_close_call() {
+    let calls = again::calls(&[judge(&three_rounds(), &[])]);
+    let [call] = &calls[..] else {
+        panic!("{} calls", calls.len());
+    };
+    assert_eq!((call.point.setting.work.load, call.point.threads), (0, 2));
+    assert_eq!(call.locks, ["ours", "a"], "b is ahead by more");
+}
+
+#[test]
+fn several_of_ours_share_the_rounds_of_a_point() {
+    let raws = steady(0, 2, [(100.0, 400), (99.0, 400), (105.0, 100)]);
+    let of = |ours, b| {
+        let scope = Scope {
+            locks: vec![ours, b],
+            left_out: Vec::new(),
+            points: 1,
+            rounds: 3,
+        };
+        judged(&scope, &raws, &[], CLOCK_NS)
+    };
+    let calls = again::calls(&[of("ours", "b"), of("a", "b")]);
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].locks, ["ours", "b", "a"]);
+}
+
+#[test]
+fn more_rounds_decide_and_the_first_ones_do_not_count() {
+    let raws = three_rounds();
+    let (points, verdict) = judge(&raws, &more(again::ROUNDS, 101.0));
+    assert_eq!(points[0].dominated_by, ["b"]);
+    assert_eq!(points[0].unconfirmed, ["a"]);
+    assert_eq!(points[0].on_pareto_front, Some(false), "because of b");
+    assert_eq!(points[0].rounds, 3);
+    let text = sentences::text(&verdict);
+    let said = "Rivals that dominated it by 10 % of kop/s or less did not in 12 more rounds at 1 of 2 points:\n  0/0 with 2 threads: a\n";
+    assert!(text.contains(said), "{text}");
+
+    let (points, verdict) = judge(&raws, &more(again::ROUNDS, 103.0));
+    assert_eq!(points[0].dominated_by, ["a", "b"]);
+    assert!(points[0].unconfirmed.is_empty() && verdict.unconfirmed.is_empty());
+    assert!(!sentences::text(&verdict).contains("more rounds"));
+}
+
+#[test]
+fn a_close_call_that_was_cut_short_stands() {
+    let (points, _) = judge(&three_rounds(), &more(again::ROUNDS - 1, 50.0));
+    assert_eq!(points[0].dominated_by, ["a", "b"]);
+}
+
+#[test]
+fn who_is_no_more_dominated_is_on_the_front() {
+    let raws = steady(0, 2, [(100.0, 400), (109.0, 100), (90.0, 100)]);
+    let (points, verdict) = judge(&raws, &more(again::ROUNDS, 100.0));
+    assert_eq!(points[0].on_pareto_front, Some(true));
+    assert!(verdict.pareto_misses.is_empty());
+}
