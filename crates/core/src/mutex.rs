@@ -122,7 +122,7 @@ pub(crate) const HAND_OVER: u32 = 4;
 /// How long a waiter that was overtaken for long enough is the first before it
 /// asks for the mutex, in microseconds: a hand-over costs tens, and a long
 /// queue of overdue waiters must not become a convoy.
-pub const TURN_MICROS: u32 = 250;
+pub const TURN_MICROS: u32 = 350;
 
 /// How long a spinner lets an overdue first waiter run, in microseconds, before it takes
 /// a place in the queue: some switches of threads.

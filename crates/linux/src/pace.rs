@@ -8,13 +8,17 @@
 //! when a look finds the word changed: that differs between machines, between the CPUs
 //! of one, and for a virtual machine from one second to the next.
 //!
+//! While a lock is passed on a period says less: what the lock protects comes from another CPU, too,
+//! each time, and the longer that takes, the better the lock had stayed. So all threads try that
+//! now and then (`lines.jsonl` in benches/runs/mutex-2cpu-xeon-480mib).
+//!
 //! By its period while a lock stays with it, a thread also knows what it would [`gain`] if it had
 //! the lock beside others.
 
 use std::{
     cell::Cell,
     sync::atomic::{
-        AtomicU32, AtomicU64,
+        AtomicBool, AtomicU32, AtomicU64,
         Ordering::{self, Relaxed},
     },
 };
@@ -38,6 +42,15 @@ const LONG_YET: (u32, u64) = (3, 2);
 /// and a lock that nobody comes back to is idle until the next.
 const SELDOM: Look = Look::Every(16_000);
 
+/// How spinners look in a trial, which lasts so long, and comes so long after the last. A turn has
+/// some ten of these looks, enough for [`TURN`] acquisitions of a period that is worth a trial.
+const TRIAL: Look = Look::Every(2_000);
+const TRIAL_NS: u64 = 200_000;
+const TRIALS_NS: u64 = 25_000_000;
+
+/// A lock with a period of so many transfers had better be passed on in any case.
+const NO_DOUBT: u64 = 10;
+
 /// While polling, one spin in so many is measured, after the first few: to read the cycle
 /// counter at each look delays the hand-over, and a period that comes out too short by chance
 /// has the thread look seldom. Spins that look seldom all are: they are long, and a change
@@ -57,6 +70,11 @@ const PARTS: u64 = 64;
 static TRANSFER: AtomicU64 = AtomicU64::new(TRANSFER_NS * PARTS);
 
 /// What the last thread would gain that knows it.
+/// When the last trial ends, in cycles.
+static TRIED: AtomicU64 = AtomicU64::new(0);
+/// Whether it is under way, or nobody has noticed that it is not.
+static TRIES: AtomicBool = AtomicBool::new(false);
+
 static LAST_GAIN: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = u32::MAX;
 
@@ -64,10 +82,14 @@ struct Pace {
     /// When the last measured spin took its lock, in cycles, and how many locks the
     /// thread had taken then.
     since: Cell<Option<(u64, u32)>>,
-    period: Median,
-    /// Of long turns alone: the short ones are many, and begin with a lock that comes from
-    /// elsewhere.
+    /// The period while the lock is passed on.
+    beside: Median,
+    /// The period in long turns.
     alone: Median,
+    /// Whether the last spin was one of a trial.
+    tried: Cell<bool>,
+    /// Long turns since the lock was passed on, [`STEP`] at most.
+    long: Cell<u64>,
     /// Samples since the last long turn, [`STEP`] at most.
     short: Cell<u64>,
 }
@@ -132,8 +154,12 @@ pub fn look(halves: u32) -> Look {
         PACE.with(Pace::skip);
         return Look::Poll;
     }
+    let polls = halves <= ENOUGH.get();
+    if polls && TRIES.load(Relaxed) && PACE.with(Pace::tries) {
+        return TRIAL;
+    }
     match LEFT.get() {
-        0 => PACE.with(|pace| pace.measure(halves <= ENOUGH.get())),
+        0 => PACE.with(|pace| pace.measure(polls, pace.tried.replace(false))),
         left => LEFT.set(left - 1),
     }
     if halves > ENOUGH.get() {
@@ -190,16 +216,41 @@ impl Pace {
     const fn new() -> Self {
         Self {
             since: Cell::new(None),
-            period: Median::new(),
+            beside: Median::new(),
             alone: Median::new(),
+            tried: Cell::new(false),
+            long: Cell::new(0),
             short: Cell::new(0),
         }
     }
 
-    /// Ends a measurement, or has this spin measured; `polled`: the last one did.
+    /// Whether the trial is under way, and this spin one of it.
     #[cold]
     #[inline(never)]
-    fn measure(&self, polled: bool) {
+    fn tries(&self) -> bool {
+        let tries = arch::cycles() < TRIED.load(Relaxed);
+        match tries {
+            true => self.measure(true, self.tried.replace(true)),
+            false => TRIES.store(false, Relaxed),
+        }
+        tries
+    }
+
+    /// Begins a trial, if that may teach something, and the last is long ago.
+    fn try_again(&self, transfer: u64) {
+        let doubtful = self.beside.is_known() && self.beside.is.get() < NO_DOUBT * transfer;
+        let (now, last) = (arch::cycles(), TRIED.load(Relaxed));
+        if doubtful && now > last.saturating_add(clock::cycles_in_ns(TRIALS_NS)) {
+            TRIED.store(now + clock::cycles_in_ns(TRIAL_NS), Relaxed);
+            TRIES.store(true, Relaxed);
+        }
+    }
+
+    /// Ends a measurement, or has this spin measured. The last one polled, or would have but for a
+    /// trial.
+    #[cold]
+    #[inline(never)]
+    fn measure(&self, polls: bool, tried: bool) {
         let Some((since, took)) = self.since.take() else {
             MEASURE.set(true);
             return;
@@ -207,18 +258,41 @@ impl Pace {
         let times = u64::from(keeper().took().wrapping_sub(took)) + 1;
         // That the caller spins it knows from a try, which took it a transfer. If others
         // poll, so did each release before, or the try after it.
+        let polled = polls && !tried;
         let transfers = if polled { times } else { 1 };
         let transfer = TRANSFER.load(Relaxed);
         let away = parts(arch::cycles().saturating_sub(since));
         let away = away.saturating_sub(transfers * transfer);
-        self.period.add(away / times);
-        if times >= TURN {
-            self.alone.add(away / times);
-            self.short.set(0);
-        } else {
-            self.short.set((self.short.get() + 1).min(STEP));
+        self.add(away / times, times, polled, tried);
+        self.learn(polls, transfer);
+        if polled {
+            self.try_again(transfer);
         }
-        self.learn(polled, transfer);
+    }
+
+    /// Notes the period of so many acquisitions.
+    fn add(&self, period: u64, times: u64, polled: bool, tried: bool) {
+        let more = |of: &Cell<u64>| of.set((of.get() + 1).min(STEP));
+        let is_long = times >= TURN;
+        if is_long {
+            self.alone.add(period);
+        }
+        if tried {
+            return; // how long turns are otherwise it does not say
+        }
+        if is_long {
+            self.short.set(0);
+            more(&self.long);
+            if self.long.get() == STEP {
+                self.beside.forget(); // what is protected may be something else by now
+            }
+            return;
+        }
+        more(&self.short);
+        if polled || !self.alone.is_known() {
+            self.beside.add(period);
+            self.long.set(0);
+        }
     }
 
     /// Nothing is measured until the next spin that is.
@@ -235,16 +309,27 @@ impl Pace {
         self.since.set(Some((arch::cycles(), keeper().took())));
     }
 
-    fn learn(&self, polled: bool, transfer: u64) {
-        let (times, of) = if polled { LONG_YET } else { LONG };
-        let in_transfers = |parts: u64, period: &Median| {
-            let parts = parts * period.is.get() / transfer.max(1);
+    /// The period by which is decided: that in long turns, which counts as so much shorter as it
+    /// is longer otherwise.
+    fn period(&self) -> u64 {
+        let (beside, alone) = (self.beside.is.get(), self.alone.is.get());
+        match (self.alone.is_known(), self.beside.is_known()) {
+            (false, _) => beside,
+            (true, false) => alone,
+            (true, true) => alone.saturating_sub(beside.saturating_sub(alone)),
+        }
+    }
+
+    fn learn(&self, polls: bool, transfer: u64) {
+        let (times, of) = if polls { LONG_YET } else { LONG };
+        let in_transfers = |parts: u64, period: u64| {
+            let parts = parts * period / transfer.max(1);
             u32::try_from(parts).unwrap_or(u32::MAX)
         };
-        ENOUGH.set(in_transfers(2 * of, &self.period) / times);
-        let period = match (self.short.get(), self.alone.of.get()) {
+        ENOUGH.set(in_transfers(2 * of, self.period()) / times);
+        let period = match (self.short.get(), self.alone.is_known()) {
             (STEP.., _) => Some(PASSED),
-            (_, FIRST..) => Some(in_transfers(100, &self.alone)),
+            (_, true) => Some(in_transfers(100, self.alone.is.get())),
             _ => None,
         };
         if let Some(period) = period {
@@ -252,7 +337,7 @@ impl Pace {
             GAIN.set(Some(gain));
             LAST_GAIN.store(gain, Relaxed); // a hint
         }
-        let begins = self.period.of.get() < STEP;
+        let begins = self.beside.of.get().max(self.alone.of.get()) < STEP;
         LEFT.set(if begins { 0 } else { MEASURED });
     }
 }
@@ -271,6 +356,14 @@ impl Median {
             is: Cell::new(PERIOD_NS * PARTS),
             of: Cell::new(0),
         }
+    }
+
+    fn is_known(&self) -> bool {
+        self.of.get() >= FIRST
+    }
+
+    fn forget(&self) {
+        self.of.set(0);
     }
 
     fn add(&self, sample: u64) {
@@ -296,7 +389,7 @@ mod tests {
             (35, Look::Poll, Look::Poll),
         ] {
             let pace = Pace::new();
-            pace.period.is.set(transfers * PARTS);
+            pace.beside.is.set(transfers * PARTS);
             for (polled, looks) in [(true, before), (false, after)] {
                 pace.learn(polled, 10 * PARTS);
                 assert_eq!(look(4), looks, "{transfers} tenths, polled {polled}");
@@ -307,15 +400,44 @@ mod tests {
     #[test]
     fn a_lock_that_takes_more_transfers_wants_a_longer_period() {
         let pace = Pace::new();
-        pace.period.is.set(40 * PARTS);
+        pace.beside.is.set(40 * PARTS);
         pace.learn(false, 10 * PARTS);
         assert_eq!([4, 5].map(look), [Look::Poll, SELDOM]);
     }
 
     #[test]
+    fn a_lock_whose_data_take_long_to_come_had_better_stay() {
+        // Polled, the period in transfers of 10 ns: long, were it not for the data.
+        for (beside, looks) in [(32, Look::Poll), (40, SELDOM)] {
+            let pace = Pace::new();
+            let add = |period, times, tried: bool| pace.add(period * PARTS, times, !tried, tried);
+            (0..FIRST).for_each(|_| add(beside, 1, false));
+            pace.learn(true, 10 * PARTS);
+            assert_eq!(look(4), Look::Poll, "without a trial");
+            (0..FIRST).for_each(|_| add(32, TURN, true));
+            pace.learn(true, 10 * PARTS);
+            assert_eq!(look(4), looks, "{beside} tenths beside others");
+            assert_eq!(pace.short.get(), FIRST, "a trial's turns are no others");
+        }
+    }
+
+    #[test]
+    fn how_long_the_data_take_is_forgotten() {
+        let pace = Pace::new();
+        let add = |period, times, polled| pace.add(period * PARTS, times, polled, false);
+        (0..FIRST).for_each(|_| add(40, 1, true));
+        for n in 1..=STEP {
+            add(32, TURN, false);
+            let known = n < STEP;
+            assert_eq!(pace.beside.is_known(), known, "after {n} long turns");
+        }
+        assert_eq!(pace.period(), 32 * PARTS);
+    }
+
+    #[test]
     fn what_is_gained_is_known_after_long_turns() {
         let pace = Pace::new();
-        (0..STEP).for_each(|_| pace.period.add(90 * PARTS));
+        (0..STEP).for_each(|_| pace.beside.add(90 * PARTS));
         let known = Some(gained(320, spin::cpus()));
         for (turns, known) in [(0, None), (FIRST - 1, None), (1, known)] {
             (0..turns).for_each(|_| pace.alone.add(32 * PARTS));
