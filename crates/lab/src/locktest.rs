@@ -60,6 +60,12 @@ pub struct Args {
     #[arg(allow_negative_numbers = true)]
     read: u32,
 
+    /// Cache lines that each critical section writes to, or only reads, beside the one
+    /// of a counter: what a lock protects comes from the CPU that had it last, too
+    #[arg(long, value_name = "N", default_value = "0", value_parser = values::lines)]
+    #[arg(allow_negative_numbers = true)]
+    lines: u32,
+
     #[command(flatten)]
     place: place::Flags,
 
@@ -195,6 +201,7 @@ impl<'a> Plan<'a> {
             load,
             gap,
             read_pct: self.args.read,
+            lines: self.args.lines,
             sample: (self.args.sample).unwrap_or_else(|| self.place.sampling(load, gap)),
             seed: self.args.seed.wrapping_add(u64::from(run) - 1),
         };
@@ -214,7 +221,11 @@ impl<'a> Plan<'a> {
     /// The seeds' header; what they do not have stands at its end, when used.
     fn title(&self, lock: &Entry, run: u32) -> String {
         let Args {
-            load, gap, runs, ..
+            load,
+            gap,
+            lines,
+            runs,
+            ..
         } = *self.args;
         let mut reads = String::new();
         if self.args.read > 0 {
@@ -223,6 +234,9 @@ impl<'a> Plan<'a> {
         let mut more = String::new();
         if gap > 0 {
             more += &format!(", gap = {gap}");
+        }
+        if lines > 0 {
+            more += &format!(", lines = {lines}");
         }
         if runs > 1 {
             more += &format!(", run = {run} of {runs}");

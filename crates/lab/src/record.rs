@@ -27,6 +27,9 @@ pub struct Record {
     pub gap: u32,
     /// Percentage of the operations that only read.
     pub read_pct: u32,
+    /// Cache lines, beside the payload's, that a section writes to, or reads.
+    #[serde(skip_serializing_if = "none")]
+    pub lines: u32,
     /// Operations of the thread that made the fewest.
     pub ops_min: u64,
     /// Operations of a thread on average.
@@ -153,6 +156,7 @@ impl Record {
             load: config.load,
             gap: config.gap,
             read_pct: config.read_pct,
+            lines: config.lines,
             ops_min: report.ops.iter().copied().min().unwrap_or(0),
             ops_mean: rounded(report.total() as f64 / threads as f64, 1e3),
             ops_max: report.ops.iter().copied().max().unwrap_or(0),
@@ -218,6 +222,11 @@ fn waits_ns(waits: &Histogram<u64>) -> [Option<u64>; 3] {
 fn waits_text(waits: [Option<u64>; 3]) -> String {
     let [p50, p999, max] = waits.map(|ns| ns.map_or("not sampled".into(), format::time));
     format!("Wait p50/p99.9/Max = {p50}/{p999}/{max}")
+}
+
+/// What is left out of a record.
+fn none(n: &u32) -> bool {
+    *n == 0
 }
 
 /// `x` to the nearest `1 / parts`: more digits than were measured help nobody.

@@ -327,6 +327,7 @@ mod tests {
             load: 1000, // longer than a core may keep a line to itself
             gap: 0,
             read_pct: 0,
+            lines: 0,
             sample: 32,
             seed: 7,
         };

@@ -96,6 +96,11 @@ pub fn percentage(text: &str) -> Result<u32, String> {
     whole(text, 0..=100)
 }
 
+/// A number of cache lines, of which there may be none.
+pub fn lines(text: &str) -> Result<u32, String> {
+    whole(text, 0..=65_536)
+}
+
 /// A time in seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {

@@ -18,6 +18,7 @@ fn survives(entry: &Entry, load: u32, read_pct: u32) {
         load,
         gap: load,
         read_pct,
+        lines: 1,
         sample: 32,
         seed: 1,
     };

@@ -29,6 +29,8 @@ pub struct Config {
     pub gap: u32,
     /// Percentage of the operations that only read, from 0 to 100.
     pub read_pct: u32,
+    /// Cache lines, beside the payload's, that a section writes to, or reads.
+    pub lines: u32,
     /// One acquisition in so many, on average, has its wait measured.
     pub sample: u32,
     /// Seed of the sampling.
@@ -90,6 +92,8 @@ impl Report {
 struct Contended<L, W> {
     lock: L,
     payload: Padded<W>,
+    /// Protected, too, and of no use: what it takes to have them come from another CPU.
+    data: Box<[Padded<W>]>,
 }
 
 #[repr(align(128))]
@@ -104,6 +108,7 @@ pub fn run<H: Host, L: Lock>(config: &Config) -> Report {
     let shared = Contended {
         lock: L::new(),
         payload: Padded(H::Word::ZERO),
+        data: (0..config.lines).map(|_| Padded(H::Word::ZERO)).collect(),
     };
     let contend = match config.read_pct {
         0 => contend::<H, L, Writers>,
@@ -207,7 +212,11 @@ fn contend<H: Host, L: Lock, M: Mix>(
     stop: &AtomicBool,
 ) -> Tally {
     let Config { load, gap, .. } = *config;
-    let Contended { lock, payload } = shared;
+    let Contended {
+        lock,
+        payload,
+        data,
+    } = shared;
     let mut tally = Tally::new();
     let mut dice = dice(config.seed, task);
     // Of their own, so that they stay in registers.
@@ -216,12 +225,18 @@ fn contend<H: Host, L: Lock, M: Mix>(
     // The update is not atomic on purpose: the lock must make it so.
     let write = |chain| {
         let n = payload.0.load(Ordering::Relaxed);
+        for Padded(word) in data {
+            word.store(n, Ordering::Relaxed);
+        }
         let chain = H::work(load, chain);
         payload.0.store(n.wrapping_add(1), Ordering::Relaxed);
         chain
     };
     let read = |chain| {
         let n = payload.0.load(Ordering::Relaxed);
+        for Padded(word) in data {
+            black_box(word.load(Ordering::Relaxed));
+        }
         let chain = H::work(load, chain);
         torn.set(torn.get() + u64::from(payload.0.load(Ordering::Relaxed) != n));
         chain

@@ -93,6 +93,7 @@ fn rwsem_outnumbered() {
             load: 0,
             gap: 0,
             read_pct: 99,
+            lines: 0,
             sample: 1,
             seed,
         };

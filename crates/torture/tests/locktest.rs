@@ -70,6 +70,7 @@ fn run<L: Lock>(read_pct: u32) -> Report {
         load: 500,
         gap: 1_000, // with more the tasks fall into step, and out of each other's way
         read_pct,
+        lines: 3,
         sample: 4,
         seed: 7,
     };

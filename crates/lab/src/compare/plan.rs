@@ -329,6 +329,7 @@ impl Plan {
             load: 1,
             gap: 1,
             read_pct: if self.rw { 50 } else { 0 },
+            lines: 0,
             sample: self.place.sampling(1, 1),
             seed: self.seed,
         }
@@ -343,6 +344,7 @@ impl Plan {
             load: work.load,
             gap: work.gap,
             read_pct: point.setting.read_pct.unwrap_or(0),
+            lines: 0,
             sample: self.place.sampling(work.load, work.gap),
             seed: self.seed.wrapping_add(u64::from(round) - 1),
         }

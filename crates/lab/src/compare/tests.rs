@@ -30,6 +30,7 @@ fn raw(round: u32, load: u32, threads: usize, lock: &'static str, kops: f64, tai
         load,
         gap: load,
         read_pct: 0,
+        lines: 0,
         ops_min: 1,
         ops_mean: 1.0,
         ops_max: 1,

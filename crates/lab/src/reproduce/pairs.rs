@@ -153,6 +153,7 @@ impl Bench {
             load,
             gap,
             read_pct: 0,
+            lines: 0,
             sample: place.sampling(load, gap),
             seed: seed.into(),
         };

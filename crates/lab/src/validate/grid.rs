@@ -205,6 +205,7 @@ impl Grid {
             load: at.setting.work.load,
             gap: at.setting.work.gap,
             read_pct: 0,
+            lines: 0,
             sample: place.sampling(at.setting.work.load, at.setting.work.gap),
             seed: self.seed.wrapping_add(u64::from(round) - 1),
         }
