@@ -309,11 +309,11 @@ impl Pace {
         self.since.set(Some((arch::cycles(), keeper().took())));
     }
 
-    /// The period by which is decided: that in long turns, which counts as so much shorter as it
-    /// is longer otherwise.
+    /// The period by which is decided: that in long turns, of which one is enough, and which counts
+    /// as so much shorter as it is longer otherwise.
     fn period(&self) -> u64 {
         let (beside, alone) = (self.beside.is.get(), self.alone.is.get());
-        match (self.alone.is_known(), self.beside.is_known()) {
+        match (self.alone.of.get() > 0, self.beside.is_known()) {
             (false, _) => beside,
             (true, false) => alone,
             (true, true) => alone.saturating_sub(beside.saturating_sub(alone)),
