@@ -69,12 +69,12 @@ const PARTS: u64 = 64;
 /// each other's. When it changes, each of many threads alone would learn that late.
 static TRANSFER: AtomicU64 = AtomicU64::new(TRANSFER_NS * PARTS);
 
-/// What the last thread would gain that knows it.
 /// When the last trial ends, in cycles.
 static TRIED: AtomicU64 = AtomicU64::new(0);
 /// Whether it is under way, or nobody has noticed that it is not.
 static TRIES: AtomicBool = AtomicBool::new(false);
 
+/// What the last thread would gain that knows it.
 static LAST_GAIN: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = u32::MAX;
 
@@ -228,7 +228,9 @@ impl Pace {
     #[cold]
     #[inline(never)]
     fn tries(&self) -> bool {
-        let tries = arch::cycles() < TRIED.load(Relaxed);
+        let left = TRIED.load(Relaxed).saturating_sub(arch::cycles());
+        // Another CPU may count from elsewhere.
+        let tries = (1..=clock::cycles_in_ns(TRIAL_NS)).contains(&left);
         match tries {
             true => self.measure(true, self.tried.replace(true)),
             false => TRIES.store(false, Relaxed),

@@ -52,11 +52,12 @@ use crate::{
 /// interleaved, and compares medians over the rounds. Without flags it takes
 /// about a minute: the seconds of a run follow from the number of runs. A rival that
 /// is better than ours in throughput and in the tail, but by little, is measured
-/// again beside it, in 12 more rounds. On a simulated machine rounds differ by their seed, and the same command gives
-/// the same output. With --rw the grid has percentages of readers too. With --pi
-/// the locks are those that inherit priority, and real-time threads invert theirs,
-/// as in pi-stress. With either, what our locks promise is held against what was
-/// measured: exit status 1 when a promise is broken.
+/// again beside it, in 12 more rounds. On a simulated machine rounds differ by
+/// their seed, and the same command gives the same output. With --rw the grid has
+/// percentages of readers too. With --pi the locks are those that inherit priority,
+/// and real-time threads invert theirs, as in pi-stress. With either, what our locks
+/// promise is held against what was measured: exit status 1 when a promise is
+/// broken.
 #[derive(clap::Args)]
 pub struct Args {
     /// Locks to compare: the first of ours (mutex, when none of ours is named)

@@ -210,7 +210,7 @@ impl Plan {
         locks.chain(gauges.map(Part::Gauge)).collect()
     }
 
-    /// Those of the locks.
+    /// These locks, to be run at a point.
     pub fn parts_named(&self, locks: &[&str]) -> Vec<Part<'_>> {
         let all = self.locks.iter();
         let named = all.filter(|lock| locks.contains(&lock.name));
