@@ -8,9 +8,9 @@
 //! when a look finds the word changed: that differs between machines, between the CPUs
 //! of one, and for a virtual machine from one second to the next.
 //!
-//! While a lock is passed on a period says less: what the lock protects comes from another CPU, too,
-//! each time, and the longer that takes, the better the lock had stayed. So all threads try that
-//! now and then (`lines.jsonl` in benches/runs/mutex-2cpu-xeon-480mib).
+//! While a lock is passed on, a period says less: what the lock protects comes from another CPU,
+//! too, each time, and the longer that takes, the better the lock had stayed. So all threads try
+//! that now and then (`lines.jsonl` in benches/runs/mutex-2cpu-xeon-480mib).
 //!
 //! By its period while a lock stays with it, a thread also knows what it would [`gain`] if it had
 //! the lock beside others.

@@ -10,7 +10,7 @@ use super::{
     plan::Point,
     summary::{self, PointSummary},
 };
-use crate::{record::Record, values};
+use crate::values;
 
 /// The rounds of a close call: among these even a small lead shows.
 pub const ROUNDS: u32 = 12;
@@ -60,11 +60,12 @@ fn suspects(p: &PointSummary) -> Vec<&'static str> {
 /// Takes back what the close calls, which were measured `again`, do not confirm.
 pub fn confirm(points: &mut [PointSummary], again: &[Raw], clock_ns: u64) {
     for p in points {
-        let ours = p.lock;
+        let (ours, point) = (p.lock, p.point);
+        let here: Vec<&Raw> = again.iter().filter(|raw| raw.point == point).collect();
         let confirmed = |rival: &&'static str| {
-            let pairs = pairs(again, p.point, [ours, rival]);
+            let rounds = summary::complete_rounds(&here, &[ours, rival]);
             // An interrupt came before it had them all, or it was no close call.
-            pairs.len() < ROUNDS as usize || summary::dominates(&pairs, clock_ns)
+            rounds.len() < ROUNDS as usize || summary::dominates(&rounds, 1, clock_ns)
         };
         let all = p.dominated_by.iter().copied();
         let (dominated_by, unconfirmed) = all.partition(confirmed);
@@ -73,19 +74,4 @@ pub fn confirm(points: &mut [PointSummary], again: &[Raw], clock_ns: u64) {
             p.on_pareto_front = Some(p.dominated_by.is_empty());
         }
     }
-}
-
-/// The rounds at the point in which both locks ran.
-fn pairs<'a>(again: &'a [Raw], point: Point, locks: [&str; 2]) -> Vec<[&'a Record; 2]> {
-    let of = |lock: &str| {
-        let here = again.iter().filter(move |raw| raw.point == point);
-        let runs = here.filter(|raw| raw.record.lock == lock);
-        runs.collect::<Vec<_>>()
-    };
-    let [ours, rivals] = locks.map(of);
-    let beside = |ours: &&'a Raw| {
-        let rival = rivals.iter().find(|rival| rival.round == ours.round)?;
-        Some([&ours.record, &rival.record])
-    };
-    ours.iter().filter_map(beside).collect()
 }

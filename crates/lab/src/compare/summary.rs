@@ -192,12 +192,8 @@ fn at_point(
     let best = others
         .iter()
         .max_by(|a, b| a.rate_kops.total_cmp(&b.rate_kops))?;
-    let beats_ours = |rival: &usize| {
-        let pairs: Vec<_> = rounds.iter().map(|of| [of[0], of[*rival]]).collect();
-        dominates(&pairs, clock_ns)
-    };
     let dominated_by: Vec<_> = (1..all.len())
-        .filter(beats_ours)
+        .filter(|rival| dominates(&rounds, *rival, clock_ns))
         .map(|rival| all[rival].lock)
         .collect();
     Some(PointSummary {
@@ -218,15 +214,15 @@ fn at_point(
     })
 }
 
-/// Whether the second lock dominates the first, by the runs of both in each round.
-pub fn dominates(rounds: &[[&Record; 2]], clock_ns: u64) -> bool {
-    let [first, second] = [0, 1].map(|lock| {
+/// Whether that lock dominates the first, by the runs of all in each round.
+pub fn dominates(rounds: &[Vec<&Record>], rival: usize, clock_ns: u64) -> bool {
+    let median = |lock: usize| {
         let runs: Vec<_> = rounds.iter().map(|round| round[lock]).collect();
         LockAt::new(&runs).rating()
-    });
+    };
     let each = rounds.iter();
-    let wins = each.filter(|[first, second]| better(&second.rating(), &first.rating(), clock_ns));
-    better(&second, &first, clock_ns) && beyond_chance(wins.count(), rounds.len())
+    let wins = each.filter(|r| better(&r[rival].rating(), &r[0].rating(), clock_ns));
+    better(&median(rival), &median(0), clock_ns) && beyond_chance(wins.count(), rounds.len())
 }
 
 /// Whether equals would seldom have one dominate the other in as many of so many rounds.
@@ -237,7 +233,7 @@ fn beyond_chance(rounds: usize, of: usize) -> bool {
 }
 
 /// The rounds in which every lock ran, each as the locks' records in order.
-fn complete_rounds<'a>(here: &[&'a Raw], locks: &[&str]) -> Vec<Vec<&'a Record>> {
+pub fn complete_rounds<'a>(here: &[&'a Raw], locks: &[&str]) -> Vec<Vec<&'a Record>> {
     let numbers: Vec<u32> = here.iter().map(|raw| raw.round).collect();
     let round = |number| {
         let runs = here.iter().filter(move |raw| raw.round == number);
