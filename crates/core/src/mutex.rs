@@ -22,7 +22,7 @@
 //! | mark | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | `AWAKE` | the first waiter is awake, or whoever set this wakes it | who wakes it; itself | itself, before it sleeps and when it leaves |
-//! | `HANDOFF` | the first waiter, overdue, asks for the mutex | itself | the owner that hands it over; itself, when it leaves |
+//! | `HANDOFF` | the first waiter, overdue, asks for the mutex | itself; a spinner, while it sleeps | the owner, which hands it over, or wakes who sleeps; itself, when it leaves |
 //! | `RECALL` | the owner is asked not to keep the mutex, and to let a first waiter run that is late | who waits; the owner | the owner, before it unlocks |
 //! | `BOOST` | the kernel may know the owner, and have waiters of its own (`pimutex.rs`) | who is about to wait there | the owner |
 //! | `SPINNER` | a spinner will look at the owner again | the spinner, when there are waiters | itself, when it takes the mutex or leaves; the last waiter, when it leaves |
@@ -85,7 +85,8 @@
 //! from. It is bounded in time: a waiter that has waited for
 //! [`PATIENCE_MICROS`], and has been the first for [`TURN_MICROS`], is overdue.
 //! It, or a spinner on its behalf, asks for the mutex with `HANDOFF`, and gets
-//! it from the next unlock. An overdue waiter that was woken but does not get a
+//! it from the next unlock. If it sleeps, that unlock wakes it and lets it run, to ask
+//! itself: nobody has the mutex until then, and others go on with it. An overdue waiter that was woken but does not get a
 //! CPU would gain nothing from the mutex; for it, spinners let others run, and take
 //! a place in the queue when that took them their CPU: one comes, one goes, and no
 //! more are awake than before. They do so outside the spin queue, for who lets others

@@ -295,6 +295,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// hands; 0 if it is not handed from one to the next.
     fn pace(half_transfers: u32) -> Look;
 
+    /// Whether spinners had best look seldom at such a lock, as far as the caller knows.
+    fn looks_seldom(_half_transfers: u32) -> bool {
+        false
+    }
+
     /// What the calling task gains, of late, each time that it has a lock together with others,
     /// by a fence, and not in turns with them, in hundredths of a transfer of a cache line; if
     /// that is known.

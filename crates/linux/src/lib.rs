@@ -159,6 +159,9 @@ impl<N: Numbers> Platform for Threads<N> {
     fn pace(half_transfers: u32) -> Look {
         pace::look(half_transfers)
     }
+    fn looks_seldom(half_transfers: u32) -> bool {
+        pace::is_seldom(half_transfers)
+    }
     fn gain() -> Option<u32> {
         pace::gain()
     }

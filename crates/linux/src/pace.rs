@@ -39,8 +39,10 @@ const LONG: (u32, u64) = (5, 3);
 const LONG_YET: (u32, u64) = (3, 2);
 
 /// How spinners look when the period is short. Each look costs the owner a transfer or two;
-/// and a lock that nobody comes back to is idle until the next.
-const SELDOM: Look = Look::Every(16_000);
+/// and a lock that nobody comes back to is idle until the next. With one every
+/// 16 us, 64 threads do the same, and wait longer: 68 us for 26 at p99.9 (`cover.jsonl` in
+/// benches/runs/mutex-2cpu-xeon-480mib).
+const SELDOM: Look = Look::Every(24_000);
 
 /// How spinners look in a trial, which lasts so long, and comes so long after the last. A turn has
 /// some ten of these looks, enough for [`TURN`] acquisitions of a period that is worth a trial.
@@ -154,7 +156,7 @@ pub fn look(halves: u32) -> Look {
         PACE.with(Pace::skip);
         return Look::Poll;
     }
-    let polls = halves <= ENOUGH.get();
+    let polls = !is_seldom(halves);
     if polls && TRIES.load(Relaxed) && PACE.with(Pace::tries) {
         return TRIAL;
     }
@@ -162,11 +164,16 @@ pub fn look(halves: u32) -> Look {
         0 => PACE.with(|pace| pace.measure(polls, pace.tried.replace(false))),
         left => LEFT.set(left - 1),
     }
-    if halves > ENOUGH.get() {
+    if is_seldom(halves) {
         LEFT.set(0);
         return SELDOM;
     }
     Look::Poll
+}
+
+/// Whether the calling thread would look seldom at such a lock.
+pub fn is_seldom(halves: u32) -> bool {
+    halves > ENOUGH.get()
 }
 
 /// What the calling thread would gain if it went on beside others, in hundredths of a transfer
@@ -314,11 +321,20 @@ impl Pace {
     /// The period by which is decided: that in long turns, of which one is enough, and which counts
     /// as so much shorter as it is longer otherwise.
     fn period(&self) -> u64 {
-        let (beside, alone) = (self.beside.is.get(), self.alone.is.get());
+        let (beside, alone) = (self.beside.is.get(), self.alone());
         match (self.alone.of.get() > 0, self.beside.is_known()) {
             (false, _) => beside,
             (true, false) => alone,
-            (true, true) => alone.saturating_sub(beside.saturating_sub(alone)),
+            (true, true) => alone.saturating_sub(beside - alone),
+        }
+    }
+
+    /// The period in long turns. It comes out too long where the thread was off its CPU, and one
+    /// turn may be all that is known.
+    fn alone(&self) -> u64 {
+        match (self.alone.is.get(), self.beside.is.get()) {
+            (alone, beside) if self.beside.is_known() => alone.min(beside),
+            (alone, _) => alone,
         }
     }
 
@@ -331,7 +347,7 @@ impl Pace {
         ENOUGH.set(in_transfers(2 * of, self.period()) / times);
         let period = match (self.short.get(), self.alone.is_known()) {
             (STEP.., _) => Some(PASSED),
-            (_, true) => Some(in_transfers(100, self.alone.is.get())),
+            (_, true) => Some(in_transfers(100, self.alone())),
             _ => None,
         };
         if let Some(period) = period {
@@ -421,6 +437,15 @@ mod tests {
             assert_eq!(look(4), looks, "{beside} tenths beside others");
             assert_eq!(pace.short.get(), FIRST, "a trial's turns are no others");
         }
+    }
+
+    #[test]
+    fn a_turn_with_a_sleep_in_it_does_not_make_a_period_long() {
+        let pace = Pace::new();
+        (0..FIRST).for_each(|_| pace.add(20 * PARTS, 1, true, false));
+        pace.add(40_000 * PARTS, TURN, true, false);
+        pace.learn(true, 10 * PARTS);
+        assert_eq!(look(4), SELDOM);
     }
 
     #[test]

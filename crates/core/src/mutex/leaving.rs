@@ -13,6 +13,9 @@ use crate::{
 /// looks: a hand-over, so that who recalled it gets it.
 const RECALLED_LOOKS: u32 = 5;
 
+/// Looks for a promise, a third of a microsecond: a third of what it costs to wake somebody.
+const COVER_LOOKS: u32 = 12;
+
 /// How long a waiter was overtaken for whom the one that wakes it makes way, in microseconds:
 /// well over [`PATIENCE_MICROS`](super::PATIENCE_MICROS), for among many waiters nearly all have
 /// waited that long, and to make way for each is to exchange one for another all the time.
@@ -22,6 +25,8 @@ const HURRY_MICROS: u32 = 10_000;
 #[derive(Default)]
 pub(crate) struct Leaving {
     pub(crate) woken: Option<TaskId>,
+    /// A spinner asked for the mutex on its behalf.
+    asked: bool,
     /// Whom to wake with that one.
     pub(super) sent: Sent,
     pub(crate) recalled: bool,
@@ -38,7 +43,8 @@ impl Leaving {
     pub(crate) fn see_to<P: Platform>(self) {
         if let Some(first) = self.woken {
             P::event(Event::WokeFirst);
-            let hurries = Body::<P>::was_overtaken(first, HURRY_MICROS); // awake, it may leave
+            // Awake, it may leave.
+            let hurries = self.asked || Body::<P>::was_overtaken(first, HURRY_MICROS);
             P::unpark(first);
             self.sent.send::<P>();
             if hurries {
@@ -90,20 +96,40 @@ impl<P: Platform> Body<P> {
         if front.has(RECALL) {
             leaving.recalled = self.queue.mark(front, front.without(RECALL));
             leaving.late = Self::late(front);
-        } else if front.has(HANDOFF) {
+        } else if front.has(HANDOFF) && front.has(AWAKE) {
             return self.hand_over();
         } else if Self::is_covered(front) {
             return self.release(front);
         } else if front.first().is_some_and(|first| !P::exists(first)) {
             self.queue.enter(|queue| self.bury(&queue));
-        } else if self.queue.mark(front, front.with(AWAKE)) {
+        } else if !front.has(HANDOFF) && self.is_about_to_be_covered(front) {
+            // The next step sees how.
+        } else if self.queue.mark(front, front.with(AWAKE).without(HANDOFF)) {
             leaving.woken = front.first();
+            leaving.asked = front.has(HANDOFF);
             if let Some(first) = front.first().filter(|&first| came_together::<P>(first)) {
                 let sent = &mut leaving.sent; // of an earlier step: the first may have slept again
                 (self.queue).enter(|queue| self.take_along(&queue, first, sent));
             }
         }
         false
+    }
+
+    /// Where the mutex changes hands seldom, who had it before is about to come back when it has
+    /// just done so, and to promise to look: waits for that for a moment, and returns whether the
+    /// front is another. It may not come. That is no worse than never to have waited.
+    fn is_about_to_be_covered(&self, front: Front) -> bool {
+        let changed = |now| now != front.0;
+        P::looks_seldom(super::HAND_OVER)
+            && P::spin_until(
+                &self.queue.front,
+                Relaxed, // only a hint: who marks it acquires
+                Look::Poll,
+                COVER_LOOKS,
+                changed,
+                || false,
+            )
+            .is_some()
     }
 
     /// Hands the mutex to the first waiter; `false` if there is none. The new
