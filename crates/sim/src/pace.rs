@@ -8,7 +8,7 @@ use crate::machine::Picos;
 /// As crates/linux has them.
 const LONG: (Picos, Picos) = (5, 3);
 const LONG_YET: (Picos, Picos) = (3, 2);
-const SELDOM: Look = Look::Every(16_000);
+const SELDOM: Look = Look::Every(24_000);
 const BEGIN: Picos = 5_000_000;
 const TURN: u64 = 32;
 const FENCE: Picos = 15;
@@ -72,6 +72,11 @@ impl Pace {
         let (times, of) = if self.polled { LONG_YET } else { LONG };
         self.polled = 2 * of * self.mean >= times * u64::from(halves) * transfer;
         if self.polled { Look::Poll } else { SELDOM }
+    }
+
+    /// Whether the last look was seldom.
+    pub(crate) fn is_seldom(&self) -> bool {
+        !self.polled
     }
 
     /// What the task gains if it goes on beside others on so many CPUs, in hundredths of such a

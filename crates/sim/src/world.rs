@@ -328,6 +328,13 @@ impl Platform for Sim {
         .unwrap_or(Look::Poll)
     }
 
+    fn looks_seldom(_half_transfers: u32) -> bool {
+        ask(|engine| {
+            engine.costs.user_space.is_some() && engine.tasks[engine.active].pace.is_seldom()
+        })
+        .unwrap_or(false)
+    }
+
     fn gain() -> Option<u32> {
         ask(|engine| {
             let pace = &engine.tasks[engine.active].pace;
