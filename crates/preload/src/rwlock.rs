@@ -249,7 +249,8 @@ impl Rwlock {
     #[cold]
     #[inline(never)]
     fn unlock_seen(&self) -> c_int {
-        if self.lock.is_mine() || !self.lock.is_write_locked() {
+        // A writer may have the lock already that waits for the caller to leave.
+        if self.lock.is_mine() || self.lock.may_be_read_by_me() {
             order::released(self.seen(), None);
         } else {
             order::refused(self.seen());
