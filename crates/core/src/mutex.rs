@@ -86,7 +86,8 @@
 //! [`PATIENCE_MICROS`], and has been the first for [`TURN_MICROS`], is overdue.
 //! It, or a spinner on its behalf, asks for the mutex with `HANDOFF`, and gets
 //! it from the next unlock. If it sleeps, that unlock wakes it and lets it run, to ask
-//! itself: nobody has the mutex until then, and others go on with it. An overdue waiter that was woken but does not get a
+//! itself: others go on with the mutex until then, which nobody could have while its owner
+//! woke up. An overdue waiter that was woken but does not get a
 //! CPU would gain nothing from the mutex; for it, spinners let others run, and take
 //! a place in the queue when that took them their CPU: one comes, one goes, and no
 //! more are awake than before. They do so outside the spin queue, for who lets others

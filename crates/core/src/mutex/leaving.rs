@@ -13,7 +13,7 @@ use crate::{
 /// looks: a hand-over, so that who recalled it gets it.
 const RECALLED_LOOKS: u32 = 5;
 
-/// Looks for a promise: a third of a microsecond, a tenth of what it costs to wake somebody.
+/// Looks for a promise: a fraction of what it costs to wake somebody.
 const COVER_LOOKS: u32 = 12;
 
 /// How long a waiter was overtaken for whom the one that wakes it makes way, in microseconds:
