@@ -526,7 +526,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     fn is_written(&self, count: Count) -> bool {
         if count.is_suspended() {
-            return self.is_mine() || count.readers() == 0 && !self.is_read_by_slot();
+            // Who is in no slot any more may be in the count by now.
+            let is_read = || count.readers() > 0 || self.is_read_by_slot() || self.count() != count;
+            return self.is_mine() || !is_read();
         }
         count.has(WRITER) && (!count.has_keeper() || self.is_written_by_keeper())
     }

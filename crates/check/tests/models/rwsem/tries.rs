@@ -169,19 +169,39 @@ fn a_fair_unlock_leaves_nothing_reserved() {
 #[test]
 fn who_reads_sees_that_it_is_locked() {
     fn read_and_ask(shared: &Shared) {
-        shared.read(); // leaves a fenced bias
-        shared.lock.read();
-        shared.been.fetch_add(1, AcqRel);
+        read_before_a_writer(shared);
         assert!(shared.lock.is_locked(), "I read it");
         shared.unlock_read();
     }
+    who_reads_asks("is_locked", read_and_ask);
+}
+
+/// The caller keeps the writer out, that has ended the bias for its turn.
+#[test]
+fn who_reads_sees_that_nobody_writes() {
+    fn read_and_ask(shared: &Shared) {
+        read_before_a_writer(shared);
+        assert!(!shared.lock.is_write_locked(), "I read it");
+        shared.unlock_read();
+    }
+    who_reads_asks("is_write_locked", read_and_ask);
+}
+
+fn read_before_a_writer(shared: &Shared) {
+    shared.read(); // leaves a fenced bias
+    shared.lock.read();
+    shared.been.fetch_add(1, AcqRel);
+}
+
+fn who_reads_asks(what: &str, read_and_ask: fn(&Shared)) {
     fn write(shared: &Shared) {
         await_been(shared, 1);
         shared.write();
     }
     for changes in 0..=3 {
         let explorer = Explorer::new().biasing().whims(3).pct(1, changes, 5 * MANY);
-        explore("rwsem, tries, is_locked, slot", &explorer, &[], || {
+        let name = format!("rwsem, tries, {what}, slot");
+        explore(&name, &explorer, &[], move || {
             tasks::<Lockless>(&[(0, read_and_ask), (3, write)]);
         });
     }
