@@ -526,7 +526,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     fn is_written(&self, count: Count) -> bool {
         if count.is_suspended() {
-            // Who is in no slot any more may be in the count by now.
+            // Who is in no slot any more may be in the count by now, which is seen then: (B2) by the
+            // Acquire of the look there.
             let is_read = || count.readers() > 0 || self.is_read_by_slot() || self.count() != count;
             return self.is_mine() || !is_read();
         }

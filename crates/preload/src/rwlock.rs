@@ -249,7 +249,7 @@ impl Rwlock {
     #[cold]
     #[inline(never)]
     fn unlock_seen(&self) -> c_int {
-        // A writer may have the lock already that waits for the caller to leave.
+        // As `release` finds it.
         if self.lock.is_mine() || self.lock.may_be_read_by_me() {
             order::released(self.seen(), None);
         } else {
