@@ -1,9 +1,10 @@
-//! Close calls, measured again.
+//! Who may dominate our lock by chance, measured again.
 //!
 //! At 16 points eight rivals are held against our lock. Of equals one dominates the other in
 //! each of three rounds one time in 64: twice in such a comparison, by chance alone. So a rival
-//! that dominates our lock by little is measured again, in more rounds with nobody else, and only
-//! what these say counts: the first rounds are those that it was suspected for.
+//! that dominates our lock is measured again, in more rounds with nobody else, and only what
+//! these say counts: the first rounds are those that it was suspected for. Unless it does so
+//! clearly: its slowest round was ahead of our fastest.
 
 use super::{
     Judged, Raw,
@@ -12,21 +13,18 @@ use super::{
 };
 use crate::values;
 
-/// The rounds of a close call: among these even a small lead shows.
+/// The rounds in which it is: among these even a small lead shows.
 pub const ROUNDS: u32 = 12;
-
-/// What a rival that dominates is ahead in throughput at most where that is a close call.
-pub const CLOSE: f64 = 0.1;
 
 /// A point to be measured again.
 pub struct Call {
     /// The point.
     pub point: Point,
-    /// The locks: some of ours, and rivals that dominate one of them by little.
+    /// The locks: some of ours, and rivals that dominate one of them, but not clearly.
     pub locks: Vec<&'static str>,
 }
 
-/// The close calls among what was judged.
+/// The points at which a rival was judged to dominate, but not clearly.
 pub fn calls(judged: &[Judged]) -> Vec<Call> {
     let all: Vec<&PointSummary> = judged.iter().flat_map(|(points, _)| points).collect();
     let close: Vec<(Point, Vec<_>)> = all.iter().map(|p| (p.point, suspects(p))).collect();
@@ -45,10 +43,10 @@ pub fn calls(judged: &[Judged]) -> Vec<Call> {
     points.map(call).collect()
 }
 
-/// Our lock, and the rivals that dominate it by little; nobody, if none does.
+/// Our lock, and the rivals that dominate it, but not clearly; nobody, if none does.
 fn suspects(p: &PointSummary) -> Vec<&'static str> {
-    let most = p.ours().rate_kops * (1.0 + CLOSE);
-    let close = p.locks.iter().filter(|at| at.rate_kops <= most);
+    let fastest = p.ours().rate_max_kops;
+    let close = p.locks.iter().filter(|at| at.rate_min_kops <= fastest);
     let rivals = close.map(|at| at.lock);
     let rivals: Vec<_> = rivals
         .filter(|lock| p.dominated_by.contains(lock))
@@ -57,14 +55,14 @@ fn suspects(p: &PointSummary) -> Vec<&'static str> {
     ours.into_iter().chain(rivals).collect()
 }
 
-/// Takes back what the close calls, which were measured `again`, do not confirm.
+/// Takes back what the rounds of those that were measured `again` do not confirm.
 pub fn confirm(points: &mut [PointSummary], again: &[Raw], clock_ns: u64) {
     for p in points {
         let (ours, point) = (p.lock, p.point);
         let here: Vec<&Raw> = again.iter().filter(|raw| raw.point == point).collect();
         let confirmed = |rival: &&'static str| {
             let rounds = summary::complete_rounds(&here, &[ours, rival]);
-            // An interrupt came before it had them all, or it was no close call.
+            // It has fewer if it dominates clearly, or an interrupt came.
             rounds.len() < ROUNDS as usize || summary::dominates(&rounds, 1, clock_ns)
         };
         let all = p.dominated_by.iter().copied();

@@ -51,13 +51,13 @@ use crate::{
 /// Runs locktest on every lock at every point of a grid of threads and work,
 /// interleaved, and compares medians over the rounds. Without flags it takes
 /// about a minute: the seconds of a run follow from the number of runs. A rival that
-/// is better than ours in throughput and in the tail, but by little, is measured
-/// again beside it, in 12 more rounds. On a simulated machine rounds differ by
-/// their seed, and the same command gives the same output. With --rw the grid has
-/// percentages of readers too. With --pi the locks are those that inherit priority,
-/// and real-time threads invert theirs, as in pi-stress. With either, what our locks
-/// promise is held against what was measured: exit status 1 when a promise is
-/// broken.
+/// is better than ours in throughput and in the tail, but not ahead in its slowest
+/// round of ours in its fastest, is measured again beside it, in 12 more rounds. On a
+/// simulated machine rounds differ by their seed, and the same command gives the same
+/// output. With --rw the grid has percentages of readers too. With --pi the locks are
+/// those that inherit priority, and real-time threads invert theirs, as in pi-stress.
+/// With either, what our locks promise is held against what was measured: exit status
+/// 1 when a promise is broken.
 #[derive(clap::Args)]
 pub struct Args {
     /// Locks to compare: the first of ours (mutex, when none of ours is named)
@@ -158,7 +158,7 @@ pub struct Raw {
 struct Runs {
     /// The rounds.
     raws: Vec<Raw>,
-    /// Those of close calls, which follow them.
+    /// Those of the points that were measured again, which follow them.
     again: Vec<Raw>,
     /// Those in which every wait was timed, which belong to no round.
     timed: Vec<(Point, Record)>,
@@ -318,7 +318,7 @@ impl<'a> Measurement<'a> {
         Ok(())
     }
 
-    /// Runs the close calls of those rounds in some more.
+    /// Runs those that may dominate our locks by chance in some more.
     fn again(&mut self, runs: &mut Runs, clock_ns: u64) -> Result<(), Failure> {
         let plan = self.plan;
         let mut dice = fastrand::Rng::with_seed(plan.seed);

@@ -1,7 +1,7 @@
 //! The verdict in sentences.
 
 use super::{
-    again::{CLOSE, ROUNDS},
+    again::ROUNDS,
     plan::Point,
     summary::{CutShort, MARGIN},
     verdict::{Outcome, Verdict},
@@ -136,8 +136,7 @@ fn front(v: &Verdict) -> String {
 
 fn unconfirmed(v: &Verdict) -> String {
     format!(
-        "Rivals that dominated it by {:.0} % of kop/s or less did not in {ROUNDS} more rounds at {}:",
-        100.0 * CLOSE,
+        "Rivals that seemed to dominate it did not in {ROUNDS} more rounds at {}:",
         of(v.unconfirmed.len(), v)
     )
 }

@@ -113,7 +113,7 @@ pub struct PointSummary {
     pub on_pareto_front: Option<bool>,
     /// The rivals that do.
     pub dominated_by: Vec<&'static str>,
-    /// The rivals that did, by little, and did not when they were measured again.
+    /// The rivals that did, but not clearly, and not when they were measured again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unconfirmed: Vec<&'static str>,
     /// Every lock, ours first.

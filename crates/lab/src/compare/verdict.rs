@@ -117,7 +117,7 @@ pub struct Verdict {
     pub losses: Vec<Outcome>,
     /// Where our lock is not on the Pareto front.
     pub pareto_misses: Vec<Miss>,
-    /// Where rivals seemed to dominate our lock, by little, and more rounds did not confirm it.
+    /// Where rivals seemed to dominate our lock, and more rounds did not confirm it.
     pub unconfirmed: Vec<Miss>,
     /// Points at which the rounds are too few to say.
     pub pareto_unknown: usize,
