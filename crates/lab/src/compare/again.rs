@@ -4,7 +4,7 @@
 //! each of three rounds one time in 64: twice in such a comparison, by chance alone. So a rival
 //! that dominates our lock is measured again, in more rounds with nobody else, and only what
 //! these say counts: the first rounds are those that it was suspected for. Unless it does so
-//! clearly: its slowest round was ahead of our fastest.
+//! clearly: its slowest round was far ahead of our fastest.
 
 use super::{
     Judged, Raw,
@@ -15,6 +15,9 @@ use crate::values;
 
 /// The rounds in which it is: among these even a small lead shows.
 pub const ROUNDS: u32 = 12;
+
+/// What a rival's slowest round is ahead of our fastest at least, where it dominates clearly.
+pub const FAR: f64 = 0.1;
 
 /// A point to be measured again.
 pub struct Call {
@@ -45,8 +48,8 @@ pub fn calls(judged: &[Judged]) -> Vec<Call> {
 
 /// Our lock, and the rivals that dominate it, but not clearly; nobody, if none does.
 fn suspects(p: &PointSummary) -> Vec<&'static str> {
-    let fastest = p.ours().rate_max_kops;
-    let close = p.locks.iter().filter(|at| at.rate_min_kops <= fastest);
+    let far = p.ours().rate_max_kops * (1.0 + FAR);
+    let close = p.locks.iter().filter(|at| at.rate_min_kops <= far);
     let rivals = close.map(|at| at.lock);
     let rivals: Vec<_> = rivals
         .filter(|lock| p.dominated_by.contains(lock))

@@ -51,8 +51,8 @@ use crate::{
 /// Runs locktest on every lock at every point of a grid of threads and work,
 /// interleaved, and compares medians over the rounds. Without flags it takes
 /// about a minute: the seconds of a run follow from the number of runs. A rival that
-/// is better than ours in throughput and in the tail, but not ahead in its slowest
-/// round of ours in its fastest, is measured again beside it, in 12 more rounds. On a
+/// is better than ours in throughput and in the tail, but in its slowest round not far
+/// ahead of ours in its fastest, is measured again beside it, in 12 more rounds. On a
 /// simulated machine rounds differ by their seed, and the same command gives the same
 /// output. With --rw the grid has percentages of readers too. With --pi the locks are
 /// those that inherit priority, and real-time threads invert theirs, as in pi-stress.
