@@ -78,8 +78,6 @@ static TRIES: AtomicBool = AtomicBool::new(false);
 
 /// What the last thread would gain that knows it.
 static LAST_GAIN: AtomicU32 = AtomicU32::new(UNKNOWN);
-/// [`ENOUGH`] of the last thread that learned it: a new one begins with it.
-static LAST_ENOUGH: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = u32::MAX;
 
 struct Pace {
@@ -131,7 +129,7 @@ fn moved(median: u64, sample: u64, step: u64) -> u64 {
 // a load and a store.
 thread_local! {
     /// Locks that take more halves of a transfer than this had better be looked at seldom.
-    static ENOUGH: Cell<u32> = const { Cell::new(UNKNOWN) };
+    static ENOUGH: Cell<u32> = const { Cell::new(u32::MAX) };
     /// Spins until the next one that is measured.
     static LEFT: Cell<u32> = const { Cell::new(0) };
     /// What [`gain`] says.
@@ -264,9 +262,6 @@ impl Pace {
     fn measure(&self, polls: bool, tried: bool) {
         let Some((since, took)) = self.since.take() else {
             MEASURE.set(true);
-            if ENOUGH.get() == UNKNOWN {
-                ENOUGH.set(LAST_ENOUGH.load(Relaxed)); // a hint
-            }
             return;
         };
         let times = u64::from(keeper().took().wrapping_sub(took)) + 1;
@@ -349,9 +344,7 @@ impl Pace {
             let parts = parts * period / transfer.max(1);
             u32::try_from(parts).unwrap_or(u32::MAX)
         };
-        let enough = in_transfers(2 * of, self.period()) / times;
-        ENOUGH.set(enough);
-        LAST_ENOUGH.store(enough, Relaxed); // a hint
+        ENOUGH.set(in_transfers(2 * of, self.period()) / times);
         let period = match (self.short.get(), self.alone.is_known()) {
             (STEP.., _) => Some(PASSED),
             (_, true) => Some(in_transfers(100, self.alone())),
@@ -453,18 +446,6 @@ mod tests {
         pace.add(40_000 * PARTS, TURN, true, false);
         pace.learn(true, 10 * PARTS);
         assert_eq!(look(4), SELDOM);
-    }
-
-    #[test]
-    fn a_new_thread_begins_with_what_the_last_one_learned() {
-        let pace = Pace::new();
-        pace.beside.is.set(20 * PARTS);
-        pace.learn(true, 10 * PARTS);
-        // Which test's thread was the last cannot be said.
-        let begins = std::thread::spawn(|| [(); 2].map(|()| (ENOUGH.get(), look(4)).0));
-        let [before, after] = begins.join().expect("it does not panic");
-        assert_eq!(before, UNKNOWN);
-        assert_ne!(after, UNKNOWN);
     }
 
     #[test]
