@@ -279,8 +279,8 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
     /// As [`RawPercpuRwLock::unlock_write`].
     pub unsafe fn downgrade(&self) {
         self.check_writer();
+        let _releases = Releases(self); // even if there is no room for the count
         self.count(1);
-        self.release(false);
     }
 
     /// Whether anybody is in: a snapshot. While readers come and go it may say that nobody is:
@@ -486,5 +486,14 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
             "task {} unlocks the lock at {self:p} for writing, which is held by {writer:?}",
             me.number()
         );
+    }
+}
+
+/// Releases the lock for the writer as it goes.
+struct Releases<'a, P: PerCpu, G: Grant>(&'a RawPercpuRwLock<P, G>);
+
+impl<P: PerCpu, G: Grant> Drop for Releases<'_, P, G> {
+    fn drop(&mut self) {
+        self.0.release(false);
     }
 }

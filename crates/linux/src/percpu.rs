@@ -216,17 +216,24 @@ fn number(first: *const Parts) -> u32 {
         .expect("a place is in a mapping")
 }
 
-/// A place that no counter has had.
+/// A place that no counter has had. Its number is used up only when it is there: who panics may
+/// try again, any number of times.
 fn fresh() -> u32 {
-    let number = FRESH.fetch_add(1, Relaxed);
-    let index = (number / PLACES) as usize;
-    assert!(
-        index < MAPPINGS.len(),
-        "more than {} locks with per-CPU counters",
-        MAPPINGS.len() * PLACES as usize
-    );
-    map(&MAPPINGS[index]);
-    number
+    let mut number = FRESH.load(Relaxed);
+    loop {
+        let index = (number / PLACES) as usize;
+        assert!(
+            index < MAPPINGS.len(),
+            "more than {} locks with per-CPU counters",
+            MAPPINGS.len() * PLACES as usize
+        );
+        map(&MAPPINGS[index]);
+        // Relaxed: it is only a number; (N2) publishes what is mapped.
+        match FRESH.compare_exchange(number, number + 1, Relaxed, Relaxed) {
+            Ok(_) => return number,
+            Err(now) => number = now,
+        }
+    }
 }
 
 /// Maps the rows unless they are mapped already.

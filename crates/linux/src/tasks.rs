@@ -78,6 +78,8 @@ pub struct Own {
     pub area: Cell<*mut u8>,
     /// The record of `me`.
     record: Cell<Option<&'static Record>>,
+    /// Whether the thread ends, and destructors run.
+    ends: Cell<bool>,
     /// The locks that are reserved for the thread.
     keeper: Keeper,
 }
@@ -89,6 +91,7 @@ thread_local! {
             tid: Cell::new(0),
             area: Cell::new(ptr::null_mut()),
             record: Cell::new(None),
+            ends: Cell::new(false),
             keeper: Keeper::new(is_mine),
         }
     };
@@ -496,13 +499,18 @@ fn on_exit(me: TaskId) -> bool {
     AT_EXIT.ask(me.number() as usize)
 }
 
-/// A thread ends, after the thread-local destructors of Rust and C++. It may
-/// still lock in destructors of other keys, and then registers again.
+/// A thread ends, after the thread-local destructors of Rust and C++. Destructors of other keys
+/// may release what it holds, which they can by the number that it has now: it is given back in
+/// the next round. Those of that round may lock, too, and then it registers again.
 extern "C" fn on_thread_exit(value: *mut libc::c_void) {
     let told = value.addr() as u32;
-    if own().me.leave(told)
-        && let Some(me) = TaskId::new(told)
-    {
+    let Some(me) = TaskId::new(told).filter(|_| own().me.number() == told) else {
+        return;
+    };
+    if !own().ends.replace(true) && on_exit(me) {
+        return;
+    }
+    if own().me.leave(told) {
         own().record.set(None);
         own().tid.set(0);
         whereabouts::show_no_more();

@@ -14,6 +14,7 @@ use std::{
     sync::{
         Mutex, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc,
     },
     thread,
 };
@@ -21,7 +22,7 @@ use std::{
 use alone::Alone;
 use counter::Counter;
 use counts::Counts;
-use lockyard_core::{Event, Platform};
+use lockyard_core::{Event, Platform, rwsem::RawRwLock};
 use lockyard_linux::Linux;
 
 /// aarch64 is tested in an emulator.
@@ -135,6 +136,45 @@ fn c_destructors_lock_again_and_again() {
     // Those of a round may be gone a moment after they were waited for.
     let numbers = NUMBERS.lock().unwrap().len() as u64;
     assert!(numbers <= 4 * THREADS, "{numbers}");
+}
+
+/// Another number is free by then, and is the first that is given away.
+#[test]
+fn a_destructor_releases_what_its_thread_holds() {
+    static HELD: RawRwLock<Linux> = RawRwLock::new();
+    static COUNTER: Counter = Counter::new();
+
+    extern "C" fn release(_: *mut c_void) {
+        // SAFETY: the thread has it as the writer.
+        unsafe { HELD.unlock_write() };
+    }
+
+    let _alone = Alone::begin();
+    COUNTER.add(); // the locks make their own key
+    let mut key = 0;
+    // SAFETY: as above.
+    let error = unsafe { libc::pthread_key_create(&raw mut key, Some(release)) };
+    assert_eq!(error, 0);
+
+    let (has_locked, locked) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    let first = thread::spawn(move || {
+        COUNTER.add();
+        has_locked.send(Linux::me()).unwrap();
+        end.recv().unwrap_err();
+    });
+    let number = locked.recv().unwrap();
+    let second = thread::spawn(move || {
+        HELD.write();
+        assert!(Linux::me().number() > number.number());
+        drop(ends);
+        first.join().unwrap();
+        // SAFETY: the key exists and is never deleted; the value is a number.
+        let error = unsafe { libc::pthread_setspecific(key, ptr::without_provenance(1)) };
+        assert_eq!(error, 0);
+    });
+    second.join().unwrap();
+    assert!(!HELD.is_write_locked());
 }
 
 #[test]

@@ -90,12 +90,13 @@ pub fn watched() -> bool {
 /// allocator or some library's constructor may be first.
 ///
 /// It looks at the versions first. To look further the C library may allocate, and so call
-/// this again: then the version decides.
+/// this again: then the version decides, and what is asked for.
 #[cold]
 fn decide() -> u32 {
     let mut unknown = layout::check_version();
     if unknown.is_ok() {
         let mut locks = asked();
+        LOCKS.store(DECIDED | locks, Relaxed); // what is locked by that is unlocked before the next
         if versions::put_back() && locks & MUTEXES != 0 {
             locks &= !(MUTEXES | INHERIT);
             layout::say(&[

@@ -211,7 +211,9 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
             let called = Self::call(&queue, first);
             let waiters = if queue.first().is_some() { WAITERS } else { 0 };
             let next = if hand_over {
-                self.count(i64::from(called.readers));
+                if called.readers > 0 {
+                    self.count(i64::from(called.readers));
+                }
                 called.writer.map(|writer| State::of(writer, waiters))
             } else {
                 None

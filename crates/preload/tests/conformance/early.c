@@ -114,6 +114,58 @@ static void in_destructors(void)
 	CODE(pthread_key_delete(key), 0);
 }
 
+/* What a thread holds as it ends is its own, to be released by a destructor of its data. */
+static pthread_key_t held_key;
+static pthread_mutex_t held = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_rwlock_t held_rwlock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_barrier_t meeting;
+
+static void release_held(void *unused)
+{
+	(void)unused;
+	CODE(pthread_mutex_lock(&held), 0);
+	CODE(pthread_mutex_unlock(&held), 0);
+	CODE(pthread_mutex_unlock(&held), 0);
+	CODE(pthread_rwlock_unlock(&held_rwlock), 0);
+}
+
+static void *lock_first(void *unused)
+{
+	(void)unused;
+	CODE(pthread_mutex_lock(&mutex), 0);
+	CODE(pthread_mutex_unlock(&mutex), 0);
+	pthread_barrier_wait(&meeting);
+	pthread_barrier_wait(&meeting);
+	return NULL;
+}
+
+static void *end_holding(void *first)
+{
+	CODE(pthread_mutex_lock(&held), 0);
+	CODE(pthread_rwlock_wrlock(&held_rwlock), 0);
+	pthread_barrier_wait(&meeting);
+	CODE(pthread_join(*(pthread_t *)first, NULL), 0);
+	CODE(pthread_setspecific(held_key, &held), 0);
+	return NULL;
+}
+
+static void held_until_a_destructor(void)
+{
+	pthread_t first;
+
+	CODE(pthread_key_create(&held_key, release_held), 0);
+	CODE(pthread_barrier_init(&meeting, NULL, 2), 0);
+	first = started(lock_first, NULL);
+	pthread_barrier_wait(&meeting);
+	elsewhere(end_holding, &first);
+	CODE(pthread_mutex_trylock(&held), 0);
+	CODE(pthread_mutex_unlock(&held), 0);
+	CODE(pthread_rwlock_trywrlock(&held_rwlock), 0);
+	CODE(pthread_rwlock_unlock(&held_rwlock), 0);
+	CODE(pthread_barrier_destroy(&meeting), 0);
+	CODE(pthread_key_delete(held_key), 0);
+}
+
 /* Every function, with the allocator watching. */
 static void *wait_and_time_out(void *unused)
 {
@@ -185,6 +237,7 @@ static void what_is_not_replaced(void)
 void early_and_late_cases(void)
 {
 	RUN(in_destructors);
+	RUN(held_until_a_destructor);
 	RUN(in_the_allocator);
 	RUN(what_is_not_replaced);
 }
