@@ -13,7 +13,8 @@
 //
 // Locking throws std::system_error where the C function returns EDEADLK, as does waiting
 // with a mutex that is not held; without exceptions it aborts. To unlock what is not held
-// ends the process. A condition variable must outlive each wait with it; that all waiters
+// ends the process where that can be told: of readers there is only a number, or not even that
+// (lockyard.h). A condition variable must outlive each wait with it; that all waiters
 // were notified, as the standard asks, is not enough.
 #ifndef LOCKYARD_HPP
 #define LOCKYARD_HPP

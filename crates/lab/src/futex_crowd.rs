@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(
         short,
         long,
-        value_name = "N,..",
+        value_name = "N,...",
         default_value = "10000,100000,1000000"
     )]
     #[arg(value_delimiter = ',', value_parser = values::waiters)]
@@ -43,11 +43,11 @@ pub struct Args {
 
 /// Counts for each number.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let numbers = args.waiters.len();
-    let screen = Screen::new(numbers as u64, None);
+    let numbers = values::distinct(&args.waiters);
+    let screen = Screen::new(numbers.len() as u64, None);
     let mut records = Vec::new();
     let mut failed = Ok(());
-    for &waiters in &args.waiters {
+    for &waiters in &numbers {
         screen.begins(format!("{waiters} waiters"));
         match record(waiters) {
             Ok(Some(record)) => records.push(record),
@@ -61,7 +61,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     if interrupted() {
         let ended = screen.count();
-        screen::log(&format!("interrupted: {ended} of {numbers} numbers"));
+        screen::log(&format!(
+            "interrupted: {ended} of {} numbers",
+            numbers.len()
+        ));
     }
     screen.close();
     screen::print(&match args.json {

@@ -24,6 +24,8 @@ use crate::{
 pub const DEFAULT: &str = "mutex";
 /// The lock whose priorities are inverted when none is named: one that inherits.
 pub const DEFAULT_PI: &str = "pimutex";
+/// And in the simulated world, where that does not run.
+pub const DEFAULT_PI_IN_SIMULATION: &str = "rtmutex";
 /// Our locks for readers and writers when none is named.
 pub const DEFAULT_RW: [&str; 2] = ["rwsem", "percpu"];
 

@@ -201,6 +201,12 @@ struct Stats {
 impl Stats {
     fn new(file: &Path) -> Result<Self, Failure> {
         let file = path::absolute(file)?;
+        if fs::metadata(&file).is_ok_and(|there| !there.is_file()) {
+            return Err(Failure::Usage(format!(
+                "--stats: '{}' is not a file: name one, or none for standard error",
+                file.display()
+            )));
+        }
         let mut folded = file.clone().into_os_string();
         folded.push(".folded");
         let folded = PathBuf::from(folded);

@@ -50,8 +50,17 @@ pub fn one_line(error: &Error, command: &Command) -> String {
 fn bad_value(error: &Error) -> String {
     let text = |kind| strings(error, kind).into_iter().next().unwrap_or_default();
     let arg = text(ContextKind::InvalidArg);
-    let (flag, name) = arg.split_once(' ').unwrap_or((&arg, ""));
     let value = text(ContextKind::InvalidValue);
+    if let (Some((flag, _)), true) = (arg.split_once("[="), value.is_empty()) {
+        return format!("{flag}= needs a value: name one, or leave out the =");
+    }
+    let (flag, name) = match arg.strip_prefix('[') {
+        Some(positional) => (positional.trim_end_matches(']').to_lowercase(), ""),
+        None => {
+            let (flag, name) = arg.split_once(' ').unwrap_or((&arg, ""));
+            (flag.into(), name)
+        }
+    };
     if value.is_empty() {
         return format!("{flag} needs a value");
     }

@@ -31,7 +31,7 @@
 //! With the feature `deadlock` every lock of this crate but [`RobustPiMutex`] and the futex
 //! is watched: a deadlock is reported on standard error, with the stacks of those who could
 //! get into it, when it becomes possible; and some misuse with the stack of the holder.
-//! `docs/deadlock.md` says what is reported. Locks are four to eight bytes larger then, and
+//! `docs/deadlock.md` says what is reported. Locks are eight bytes larger then, and
 //! each takes a tenth of a microsecond more. Without it nothing of it is there.
 //!
 //! # Fork

@@ -412,7 +412,7 @@ impl Reader<'_> {
         if range.contains(&value) {
             return Ok(value);
         }
-        let why = format!("{value} is not from {} to {}", range.start(), range.end());
+        let why = format!("{value:?} is not from {} to {}", range.start(), range.end());
         Err(self.refuse(param.span().start, &why))
     }
 

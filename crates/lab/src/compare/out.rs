@@ -31,6 +31,9 @@ impl Out {
                 "--out '{name}' {why}: name a new directory, or a writable one"
             ))
         };
+        if directory.exists() && !directory.is_dir() {
+            return Err(refuse("is not a directory".into()));
+        }
         let (raw, summary) = ("raw.jsonl", "summary.jsonl");
         // Looked for first, so that none is made where another stands.
         let names = [raw, summary, machine];

@@ -21,7 +21,7 @@ use crate::{
     place::{self, Place},
     registry::{self, Entry},
     screen::{self, Screen},
-    values,
+    values::{self, World},
 };
 
 /// Find whether locks inherit priority: low has one, medium runs, high waits
@@ -34,8 +34,9 @@ use crate::{
 /// rtprio limit of 4 or more.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Locks to stress, one after the other
-    #[arg(long, default_value = registry::DEFAULT_PI, value_delimiter = ',')]
+    /// Locks to stress, one after the other [default: pimutex; in the simulated
+    /// world rtmutex]
+    #[arg(long, value_delimiter = ',')]
     #[arg(value_name = "LOCK,...", value_parser = registry::parser())]
     lock: Vec<String>,
 
@@ -156,7 +157,16 @@ impl Scene {
 impl<'a> Plan<'a> {
     fn new(args: &'a Args) -> Result<Self, Failure> {
         let place = args.place.place()?;
-        let locks = registry::named(&args.lock, place.world())?;
+        let usual = [match place.world() {
+            World::Native => registry::DEFAULT_PI.into(),
+            World::Sim => registry::DEFAULT_PI_IN_SIMULATION.into(),
+        }];
+        let names = if args.lock.is_empty() {
+            &usual[..]
+        } else {
+            &args.lock
+        };
+        let locks = registry::named(names, place.world())?;
         let scene = Scene::new(place, args.seed);
         Ok(Self {
             args,

@@ -89,7 +89,11 @@ fn out_holds_every_run_the_summary_and_the_machine() {
     let read = |name: &str| fs::read_to_string(out.join(name)).expect("the file is there");
 
     let raw = read("raw.jsonl");
-    assert_eq!(raw.lines().count(), 2 * 6 * 3);
+    // In later rounds are those that a rival was measured again beside.
+    let planned = raw
+        .lines()
+        .filter(|line| json(line)["round"].as_u64() <= Some(3));
+    assert_eq!(planned.count(), 2 * 6 * 3);
     for (line, number) in raw.lines().zip(1..) {
         let fields = keys(line);
         assert_eq!((fields[0].as_str(), fields[14].as_str()), ("world", "jain"));
@@ -221,7 +225,9 @@ fn rw_judges_each_of_ours_and_the_bounds() {
             .iter()
             .all(|run| run["sample"] == 1 && run["read_pct"] == 99)
     );
-    assert_eq!(of("rwsem").count(), 10 * 3 + timed.len());
+    // In later rounds are those that a rival was measured again beside.
+    let planned = of("rwsem").filter(|run| run["round"].as_u64().is_some_and(|round| round <= 3));
+    assert_eq!(planned.count(), 10 * 3);
     let summary = fs::read_to_string(directory.path().join("results/summary.jsonl"));
     assert_eq!(summary.expect("it is there"), out);
 }

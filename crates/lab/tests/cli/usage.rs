@@ -109,6 +109,19 @@ fn bad_input_gets_one_line_that_names_it_and_what_is_valid() {
         ),
         ("locktest --threads", ["--threads", "needs a value"]),
         (
+            "run --stats= -- true",
+            ["--stats= needs", "leave out the ="],
+        ),
+        (
+            "run --stats=/dev/full -- true",
+            ["'/dev/full'", "is not a file"],
+        ),
+        ("reproduce 005", ["experiment '005'", "001"]),
+        (
+            "compare --out /dev/full",
+            ["'/dev/full'", "is not a directory"],
+        ),
+        (
             "locktest --seconds 0",
             ["--seconds '0'", "from 0.001 to 86400"],
         ),
