@@ -45,6 +45,14 @@ fn unbounded(output: &Output) -> (String, String) {
 }
 
 #[test]
+fn the_simulated_world_has_a_usual_lock_of_its_own() {
+    let output = pi_stress("--world sim --machine x86-32c --groups 1 --seconds 0.001");
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{err}");
+    assert!(out.starts_with("Running pi-stress with rtmutex "), "{out}");
+}
+
+#[test]
 fn a_lock_that_inherits_resolves_all_inversions() {
     for pinned in ["--pinned", "--unpinned --rr"] {
         let args = format!("--lock pthread-pi --seconds 0.2 {pinned}");
