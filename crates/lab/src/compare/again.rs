@@ -1,23 +1,31 @@
-//! Who may dominate our lock by chance, measured again.
+//! Who may dominate our lock by chance, and where that seems to collapse, measured again.
 //!
 //! At 16 points eight rivals are held against our lock. Of equals one dominates the other in
 //! each of three rounds one time in 64: twice in such a comparison, by chance alone. So a rival
 //! that dominates our lock is measured again, in more rounds with nobody else, and only what
 //! these say counts: the first rounds are those that it was suspected for. Unless it does so
 //! clearly: its slowest round was far ahead of our fastest.
+//!
+//! Likewise where our lock seems to keep too little of its throughput with many threads: the two
+//! points may have been measured in different moments of a busy machine, and now alternate.
 
 use super::{
     Judged, Raw,
     plan::Point,
     summary::{self, PointSummary},
+    verdict::{Collapse, Verdict},
 };
 use crate::values;
 
 /// The rounds in which it is: among these even a small lead shows.
 pub const ROUNDS: u32 = 12;
 
-/// What a rival's slowest round is ahead of our fastest at least, where it dominates clearly.
-pub const FAR: f64 = 0.1;
+/// How many times as fast as our fastest round a rival's slowest is at least, where it dominates
+/// clearly: a neighbour that halves each of three rounds is not that rare.
+pub const FAR: f64 = 2.0;
+
+/// What a lock is to keep of its throughput with two threads at least.
+const KEEPS: f64 = 0.8;
 
 /// A point to be measured again.
 pub struct Call {
@@ -46,9 +54,38 @@ pub fn calls(judged: &[Judged]) -> Vec<Call> {
     points.map(call).collect()
 }
 
+/// Where one of our locks seems to keep too little: the points with two threads and with the most,
+/// to be measured in turns.
+pub fn collapsed(judged: &[Judged]) -> Vec<(&'static str, [Point; 2])> {
+    let of = |v: &Verdict| {
+        let lock = v.lock;
+        let low = v.collapse.iter().filter(move |c| c.kept[lock] < KEEPS);
+        let points: Vec<_> = low.map(move |c| (lock, c.points())).collect();
+        points
+    };
+    judged.iter().flat_map(|(_, v)| of(v)).collect()
+}
+
+/// What our lock kept in the rounds in which both points were measured `again`, if they were.
+pub fn kept(collapse: &Collapse, lock: &str, again: &[Raw]) -> Option<f64> {
+    let rates = collapse.points().map(|point| {
+        let here = again
+            .iter()
+            .filter(|raw| raw.point == point && raw.record.lock == lock);
+        let rates = here.map(|raw| (raw.round, raw.record.rate_kops));
+        rates.collect::<Vec<_>>()
+    });
+    let of = |at: usize, round: u32| rates[at].iter().find(|(number, _)| *number == round);
+    let both = rates[0]
+        .iter()
+        .filter_map(|&(round, two)| Some((two, of(1, round)?.1)));
+    let (two, most): (Vec<f64>, Vec<f64>) = both.unzip();
+    (two.len() >= ROUNDS as usize).then(|| summary::median(most) / summary::median(two))
+}
+
 /// Our lock, and the rivals that dominate it, but not clearly; nobody, if none does.
 fn suspects(p: &PointSummary) -> Vec<&'static str> {
-    let far = p.ours().rate_max_kops * (1.0 + FAR);
+    let far = p.ours().rate_max_kops * FAR;
     let close = p.locks.iter().filter(|at| at.rate_min_kops <= far);
     let rivals = close.map(|at| at.lock);
     let rivals: Vec<_> = rivals

@@ -40,7 +40,7 @@ use crate::{
     failure::Failure,
     measure,
     place::{self, Place},
-    record::Record,
+    record::{Record, rounded},
     registry,
     screen::{self, Screen},
     values::{self, Work},
@@ -229,10 +229,16 @@ fn judge(plan: &Plan, runs: &Runs, clock_ns: u64) -> Vec<Judged> {
 fn judged(scope: &Scope, raws: &[Raw], again: &[Raw], clock_ns: u64) -> Judged {
     let mut points = summary::summarise(raws, &scope.locks, clock_ns);
     again::confirm(&mut points, again, clock_ns);
-    let verdict = Verdict {
+    let mut verdict = Verdict {
         cut_short: summary::cut_short(raws, &scope.locks, &points),
         ..Verdict::new(scope, &points, clock_ns)
     };
+    for collapse in &mut verdict.collapse {
+        if let Some(kept) = again::kept(collapse, verdict.lock, again) {
+            collapse.kept.insert(verdict.lock, rounded(kept, 1e4));
+            collapse.measured_again = true;
+        }
+    }
     (points, verdict)
 }
 
@@ -318,17 +324,29 @@ impl<'a> Measurement<'a> {
         Ok(())
     }
 
-    /// Runs those that may dominate our locks by chance in some more.
+    /// Runs those that may dominate our locks by chance in some more, and ours where they seem to
+    /// collapse.
     fn again(&mut self, runs: &mut Runs, clock_ns: u64) -> Result<(), Failure> {
         let plan = self.plan;
         let mut dice = fastrand::Rng::with_seed(plan.seed);
-        for again::Call { point, locks } in again::calls(&judge(plan, runs, clock_ns)) {
+        let judged = judge(plan, runs, clock_ns);
+        let more = (plan.rounds + 1..).take(again::ROUNDS as usize);
+        for again::Call { point, locks } in again::calls(&judged) {
             let mut order = plan.parts_named(&locks);
             self.screen
                 .expect(order.len() as u64 * u64::from(again::ROUNDS));
-            for round in (plan.rounds + 1..).take(again::ROUNDS as usize) {
+            for round in more.clone() {
                 dice.shuffle(&mut order);
                 self.round(round, point, &order, &mut runs.again)?;
+            }
+        }
+        for (lock, points) in again::collapsed(&judged) {
+            let order = plan.parts_named(&[lock]);
+            self.screen.expect(2 * u64::from(again::ROUNDS));
+            for round in more.clone().map(|round| round + again::ROUNDS) {
+                for point in points {
+                    self.round(round, point, &order, &mut runs.again)?;
+                }
             }
         }
         Ok(())

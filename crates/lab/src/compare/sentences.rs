@@ -176,8 +176,12 @@ fn collapse(lines: &mut Vec<String>, v: &Verdict) {
             let rivals = v.rivals.iter().map(|&rival| (rival, kept(rival)));
             let least = rivals.min_by(|a, b| a.1.total_cmp(&b.1));
             let (rival, least) = least.unwrap_or(("none", f64::NAN));
+            let rounds = match c.measured_again {
+                true => format!(" in {ROUNDS} more rounds"),
+                false => String::new(),
+            };
             format!(
-                "{} with {} threads: {}x; the least of the rivals: {}x {rival}",
+                "{} with {} threads: {}x{rounds}; the least of the rivals: {}x {rival}",
                 c.setting,
                 c.threads,
                 format::number(kept(v.lock)),

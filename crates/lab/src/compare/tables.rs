@@ -61,10 +61,9 @@ fn notes(points: &[PointSummary]) -> String {
          front: whether our lock is on the Pareto front, which it is when no rival dominates it: is\n\
          better in both kop/s and p99.9 wait, by more than {} % and by more than the clock takes, in the\n\
          medians and in more rounds than an equal would be by chance one time in {:.0} (-: too few rounds);\n\
-         unless its slowest round is {:.0} % ahead of our fastest, in {ROUNDS} more rounds, too.\n",
+         unless its slowest round is {FAR} times as fast as our fastest, in {ROUNDS} more rounds, too.\n",
         100.0 * MARGIN,
         1.0 / SELDOM,
-        100.0 * FAR,
     );
     if apart(points) {
         text += APART;

@@ -71,6 +71,16 @@ pub struct Collapse {
     pub threads: usize,
     /// Each lock's throughput with them over that with two threads.
     pub kept: BTreeMap<&'static str, f64>,
+    /// Whether our lock's is that of more rounds, in which the two took turns.
+    pub measured_again: bool,
+}
+
+impl Collapse {
+    /// The points that it compares: that with two threads first.
+    pub fn points(&self) -> [Point; 2] {
+        let setting = self.setting;
+        [2, self.threads].map(|threads| Point { setting, threads })
+    }
 }
 
 /// The longest sampled wait at a point, of each lock that has one.
@@ -240,6 +250,7 @@ fn collapse(points: &[PointSummary]) -> Vec<Collapse> {
             kept: pairs
                 .map(|(most, two)| (most.lock, rounded(most.rate_kops / two.rate_kops, 1e4)))
                 .collect(),
+            measured_again: false,
         })
     };
     values::distinct(&settings)

@@ -23,7 +23,7 @@ fn uneven(runs: [(f64, u64); 3]) -> Vec<Raw> {
 
 /// At one point `a` and `b` are ahead, `b` far of all that ours does; at another nobody dominates.
 fn three_rounds() -> Vec<Raw> {
-    let mut raws = uneven([(100.0, 400), (131.0, 100), (133.0, 100)]);
+    let mut raws = uneven([(100.0, 400), (131.0, 100), (241.0, 100)]);
     raws.extend(steady(50, 2, [(100.0, 100), (109.0, 400), (90.0, 400)]));
     raws
 }
@@ -93,4 +93,41 @@ fn who_is_no_more_dominated_is_on_the_front() {
     let (points, verdict) = judge(&raws, &more(again::ROUNDS, 100.0));
     assert_eq!(points[0].on_pareto_front, Some(true));
     assert!(verdict.pareto_misses.is_empty());
+}
+
+#[test]
+fn a_lock_that_seems_to_collapse_is_measured_again_in_turns() {
+    let mut raws = steady(0, 2, [(100.0, 100); 3]);
+    raws.extend(steady(0, 64, [(79.0, 100), (10.0, 100), (100.0, 100)]));
+    let calls = again::collapsed(&[judge(&raws, &[])]);
+    let [("ours", points)] = calls[..] else {
+        panic!("{calls:?}");
+    };
+    assert_eq!(points.map(|point| point.threads), [2, 64]);
+
+    let turns = |rounds, kops| {
+        let numbers = 16..16 + rounds;
+        let both = move |round| {
+            [(2, 100.0), (64, kops)]
+                .map(|(threads, kops)| raw(round, 0, threads, "ours", kops, 100))
+        };
+        numbers.flat_map(both).collect::<Vec<_>>()
+    };
+    let (_, verdict) = judge(&raws, &turns(again::ROUNDS, 90.0));
+    let [collapse] = &verdict.collapse[..] else {
+        panic!("one setting has both");
+    };
+    assert_eq!(
+        (collapse.kept["ours"], collapse.measured_again),
+        (0.9, true)
+    );
+    assert_eq!(collapse.kept["a"], 0.1, "it was not");
+    let text = sentences::text(&verdict);
+    assert!(
+        text.contains("64 threads: 0.900x in 12 more rounds;"),
+        "{text}"
+    );
+
+    let (_, verdict) = judge(&raws, &turns(again::ROUNDS - 1, 90.0));
+    assert_eq!(verdict.collapse[0].kept["ours"], 0.79, "cut short");
 }
