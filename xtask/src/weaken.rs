@@ -87,7 +87,12 @@ impl Lock {
                 "rwsem/wait.rs",
                 "rwsem/wake.rs",
             ],
-            Lock::RwsemBias => &["rwsem/bias.rs", "rwsem/fenced.rs", "rwsem/keep.rs"],
+            Lock::RwsemBias => &[
+                "rwsem/bias.rs",
+                "rwsem/fenced.rs",
+                "rwsem/keep.rs",
+                "rwsem/readers.rs",
+            ],
             Lock::PercpuRwsem => &["percpu_rwsem.rs", "percpu_rwsem/waiting.rs"],
             Lock::Rtmutex => &["rtmutex.rs"],
             Lock::Futex => &[

@@ -66,6 +66,7 @@ impl Explorer {
                 keeps: false,
                 fickle: false,
                 biases: false,
+                rests: false,
                 inspects: false,
                 pairs: false,
             },
@@ -185,6 +186,14 @@ impl Explorer {
     #[must_use]
     pub const fn fickle(mut self) -> Self {
         self.limits.fickle = true;
+        self
+    }
+
+    /// Has every task that parks leave the list of readers, unless it reads by a slot; and who
+    /// looks for readers look at that list. In other models that shows all tasks.
+    #[must_use]
+    pub const fn resting(mut self) -> Self {
+        self.limits.rests = true;
         self
     }
 

@@ -192,6 +192,8 @@ pub(crate) enum Request {
     Keeps,
     /// Whether readers bias their locks.
     Biases,
+    /// Whether who sleeps is no reader.
+    Rests,
     /// Whether owners look after first waiters.
     Inspects,
     /// Whether two words are replaced at once.

@@ -4,7 +4,7 @@ use std::{cell::Cell, convert::Infallible, marker::PhantomData, num::NonZeroU32}
 
 use lockyard_core::{
     Deadline, Event, FOREVER, KernelFutex, KernelPi, LockPi, Look, Ordering, PerCpu, Platform,
-    Prio, Priority, Running, TaskId, TaskRecord, Woken, Word, futex::Waited,
+    Prio, Priority, Running, TaskId, TaskRecord, Woken, Word, futex::Waited, rwsem::Readers,
 };
 
 use crate::{
@@ -86,6 +86,8 @@ struct World {
     records: [Record; THREADS],
     /// Whether the last records, which are no task's, are borrowed.
     borrowed: [CheckWord; SPARE],
+    /// Who may read by a slot.
+    readers: Readers<CheckWord, 1>,
     /// Orders the calls of the kernel.
     kernel: CheckWord,
 }
@@ -98,6 +100,7 @@ thread_local! {
     static WORLD: &'static World = Box::leak(Box::new(World {
         records: [const { Record::new() }; THREADS],
         borrowed: [CheckWord::ZERO; SPARE],
+        readers: Readers::new(),
         kernel: CheckWord::ZERO,
     }));
 }
@@ -108,6 +111,11 @@ fn record(task: TaskId) -> &'static Record {
 
 fn index(task: TaskId) -> usize {
     task.number() as usize
+}
+
+/// As [`Explorer::resting`](crate::Explorer::resting) says.
+fn rests() -> bool {
+    matches!(ask(Request::Rests), Answer::Bool(true))
 }
 
 fn now() -> u64 {
@@ -141,6 +149,20 @@ impl<K: Kind> Platform for Tasks<K> {
         };
         let tasks = (1..=tasks).filter_map(TaskId::new);
         tasks.map(K::locks).for_each(show);
+    }
+
+    fn each_reader(show: impl FnMut(&'static TaskRecord<Self>)) {
+        if !rests() {
+            return Self::each_task(show);
+        }
+        let listed = WORLD.with(|world| world.readers.each(THREADS as u32));
+        listed.filter_map(TaskId::new).map(K::locks).for_each(show);
+    }
+
+    fn lists_reader() {
+        if rests() {
+            WORLD.with(|world| world.readers.list(Self::me().number()));
+        }
     }
 
     fn was_another() -> bool {
@@ -194,9 +216,10 @@ impl<K: Kind> Platform for Tasks<K> {
         }
     }
 
-    /// As much as eight writers cost.
+    /// As much as half a writer costs: a fenced bias that no reader has been sampled in ends with the
+    /// first writer that waits for its readers in vain.
     fn gain() -> Option<u32> {
-        Some(64)
+        Some(4)
     }
 
     /// As [`Explorer::keeping`] says.
@@ -248,6 +271,14 @@ impl<K: Kind> Platform for Tasks<K> {
     }
 
     fn park(deadline: Option<Deadline>) -> Woken {
+        if rests() {
+            let me = Self::me().number();
+            WORLD.with(|world| {
+                if world.readers.lists(me) && Self::mine().unbinds_slots() {
+                    world.readers.unlist(me);
+                }
+            });
+        }
         let deadline = deadline.map(|deadline| deadline.0);
         match ask(Request::Op(Op::Park { deadline })) {
             Answer::Bool(true) => Woken::TimedOut,

@@ -9,6 +9,7 @@ mod event;
 mod kernel_futex;
 mod kernel_pi;
 mod prio;
+mod settle;
 
 use core::num::NonZeroU32;
 pub use core::sync::atomic::Ordering;
@@ -17,6 +18,7 @@ pub use event::Event;
 pub use kernel_futex::{KernelFutex, SLOT_OWNER};
 pub use kernel_pi::{KERNEL_OWNER_DIED, KERNEL_WAITERS, KernelPi, LockPi};
 pub use prio::Prio;
+pub(crate) use settle::settle;
 
 use crate::{futex, gate, osq, percpu_rwsem, rtmutex, rwsem, wait_queue};
 
@@ -192,10 +194,15 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// have ended.
     fn each_task(show: impl FnMut(&'static TaskRecord<Self>));
 
-    /// The same, but perhaps not of those that ended when they did not [`TaskRecord::reads`].
+    /// The same, but perhaps not of those that are not on the list of readers: on it are those
+    /// that were put there by [`Platform::lists_reader`], until their slots are found unbound
+    /// ([`TaskRecord::unbinds_slots`]). A world finds them so as a task parks, and as it ends.
     fn each_reader(show: impl FnMut(&'static TaskRecord<Self>)) {
         Self::each_task(show);
     }
+
+    /// Puts the caller on the list of readers, in a world that has one.
+    fn lists_reader() {}
 
     /// Whether `task` is on a CPU. A hint: it may be wrong and it may be late.
     /// It is called by spinners at every look, so a world rations what costs.
@@ -559,26 +566,6 @@ impl<P: Platform> TaskRecord<P> {
             futex: [const { futex::Node::new() }; futex::NODES],
             glances: futex::Glances::new(),
         }
-    }
-}
-
-/// Waits until `done` accepts the word's value or `also` holds: for a step
-/// that another task is about to take. It spins at first; when that task does
-/// not come, it may be off its CPU, even because the caller is on it, so the
-/// caller naps.
-pub(crate) fn settle<P: Platform>(
-    word: &P::U32,
-    done: impl Fn(u32) -> bool,
-    also: impl Fn() -> bool,
-) {
-    const LOOKS: u32 = 100;
-    const NAP_NS: u64 = 50_000;
-    loop {
-        let seen = P::spin_until(word, Ordering::Relaxed, Look::Poll, LOOKS, &done, &also);
-        if seen.is_some() || also() {
-            return;
-        }
-        P::park(Some(P::after(NAP_NS)));
     }
 }
 

@@ -134,6 +134,7 @@ mod count;
 mod enter;
 mod fenced;
 mod keep;
+mod readers;
 mod recursive;
 mod rest;
 mod spin;
@@ -144,6 +145,7 @@ use core::marker::PhantomData;
 
 pub(crate) use bias::Slots;
 use count::{Count, Kind};
+pub use readers::Readers;
 
 use crate::{
     osq::{self, Osq},

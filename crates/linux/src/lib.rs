@@ -96,7 +96,10 @@ impl<N: Numbers> Platform for Threads<N> {
         tasks::records().map(N::locks).for_each(show);
     }
     fn each_reader(show: impl FnMut(&'static TaskRecord<Self>)) {
-        tasks::living().map(N::locks).for_each(show);
+        tasks::readers().map(N::locks).for_each(show);
+    }
+    fn lists_reader() {
+        tasks::lists_reader();
     }
     fn was_another() -> bool {
         tasks::was_another()
@@ -183,7 +186,7 @@ impl<N: Numbers> Platform for Threads<N> {
         spin::until(word, order, look, looks, done, stop)
     }
     fn park(deadline: Option<Deadline>) -> Woken {
-        park::park(&tasks::record(tasks::me()).parker, deadline)
+        tasks::park(deadline)
     }
     fn unpark(task: TaskId) {
         park::unpark(&tasks::record(N::dense(task)).parker);

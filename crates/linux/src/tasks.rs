@@ -12,22 +12,23 @@ use std::{
     cell::Cell,
     ptr,
     sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+        AtomicBool, AtomicPtr, AtomicU32, AtomicUsize,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
 
 use lockyard_core::{
-    KERNEL_WAITERS, TaskId, TaskRecord,
+    Deadline, KERNEL_WAITERS, TaskId, TaskRecord, Woken,
     keeper::Keeper,
     roster::{Entry, Membership, Roster},
+    rwsem::Readers,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::{
     Linux, LinuxPi, Threads, errno,
     exit::AtExit,
-    futex, mapping, rseq,
+    futex, mapping, park, rseq,
     urgency::{URGENCY, Urgency},
     whereabouts::{self, Whereabouts},
 };
@@ -59,9 +60,8 @@ static TABLE: [AtomicPtr<Record>; CHUNKS] = [const { AtomicPtr::new(ptr::null_mu
 
 /// Who has which number, counted from `FIRST`.
 static ROSTER: Roster<AtomicU32, { TaskId::MAX.div_ceil(u32::BITS) as usize }> = Roster::new();
-/// The first numbers whose record is a thread's, or was when that ended as a reader: a bit
-/// each. Of others nobody knows.
-static LIVING: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+/// Whose records say perhaps that they read, counted from `FIRST`.
+static READERS: Readers<AtomicU32, 128> = Readers::new();
 /// The process that the threads are of.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// Whether this process is a fork's child, in which some tasks are gone.
@@ -285,37 +285,30 @@ fn has_record(task: &TaskId) -> bool {
     !TABLE[chunk_of(*task)].load(Acquire).is_null() // (T1)
 }
 
-/// The records of all threads that live, or ended as readers.
-pub fn living() -> impl Iterator<Item = &'static Record> {
-    let known = FIRST + LIVING.len() as u32 * u64::BITS;
-    (FIRST..end().min(known))
-        .step_by(u64::BITS as usize)
-        .zip(&LIVING)
-        // (L1), (L2), (T1)
-        .flat_map(|(first, bits)| Bits(bits.load(Acquire)).map(move |bit| first + bit))
-        .filter_map(TaskId::new)
-        .map(record)
-        .chain(records_from(known))
+/// The records of those that may read by a slot.
+pub fn readers() -> impl Iterator<Item = &'static Record> {
+    let numbers = READERS.each(ROSTER.ever_taken()).map(numbered);
+    numbers.filter(has_record).map(record)
 }
 
-/// The numbers of the bits that are set.
-struct Bits(u64);
+/// The calling thread may read by a slot from now on.
+pub fn lists_reader() {
+    READERS.list(me().number() - FIRST);
+}
 
-impl Iterator for Bits {
-    type Item = u32;
-
-    fn next(&mut self) -> Option<u32> {
-        let bit = self.0.trailing_zeros();
-        self.0 &= self.0.wrapping_sub(1);
-        (bit < u64::BITS).then_some(bit)
+/// The thread is about to sleep, or has ended: nobody need look whether it reads, unless it does.
+fn unlist_reader(task: TaskId) {
+    let (number, record) = (task.number() - FIRST, record(task));
+    if READERS.lists(number) && record.locks.unbinds_slots() && record.pi_locks.unbinds_slots() {
+        READERS.unlist(number);
     }
 }
 
-/// Where it is said that the record is a thread's: a word and its bit.
-fn living_bit(task: TaskId) -> Option<(&'static AtomicU64, u64)> {
-    let index = task.number() - FIRST;
-    let word = LIVING.get((index / u64::BITS) as usize)?;
-    Some((word, 1 << (index % u64::BITS)))
+/// Sleeps as the task until it is woken.
+pub fn park(deadline: Option<Deadline>) -> Woken {
+    let me = me();
+    unlist_reader(me);
+    park::park(&record(me).parker, deadline)
 }
 
 #[inline(always)]
@@ -340,11 +333,6 @@ fn register() -> TaskId {
     let record = record(me);
     record.parker.store(0, Relaxed); // nobody waits for this task yet
     ROSTER.enter(&record.entry, asked_tid());
-    if let Some((word, bit)) = living_bit(me) {
-        // (L1) A lock's fence, or the test of a `store_if`, comes behind this: who fences or
-        // quiesces before it looks for readers sees it. (T1) Release: there is a record.
-        word.fetch_or(bit, Release);
-    }
     own().me.join(me.number());
     own().record.set(Some(record));
     begin_to_keep();
@@ -524,13 +512,7 @@ extern "C" fn on_thread_exit(value: *mut libc::c_void) {
 fn ended(task: TaskId) {
     record(task).entry.leave();
     record(task).whereabouts.end();
-    if let Some((word, bit)) = living_bit(task)
-        && !record(task).locks.reads()
-        && !record(task).pi_locks.reads()
-    {
-        // (L2) Release pairs with the Acquire of who looks for readers: it has left.
-        word.fetch_and(!bit, Release);
-    }
+    unlist_reader(task);
 }
 
 /// In a fork's child only the forking thread is left. The others' numbers are
@@ -562,6 +544,19 @@ extern "C" fn after_fork_in_child() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_sleeps_is_looked_at_by_no_writer() {
+        let is_shown = || readers().any(|reader| ptr::eq(reader, record(me())));
+        assert!(!is_shown());
+        for _ in 0..2 {
+            lists_reader();
+            assert!(is_shown());
+            park::unpark(&record(me()).parker);
+            assert_eq!(park(None), Woken::Unparked);
+            assert!(!is_shown());
+        }
+    }
 
     /// A signal handler forks while its thread is inside, and returns in the child.
     #[test]

@@ -33,6 +33,7 @@ mod placement;
 mod priority;
 mod queues;
 mod real_time;
+mod records;
 mod scheduler;
 mod schedules;
 mod smt;

@@ -1,7 +1,7 @@
 //! The simulated machine as a world for the locks.
 
 use std::{
-    cell::{Cell, RefCell, UnsafeCell},
+    cell::{Cell, RefCell},
     sync::{
         OnceLock,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -18,6 +18,7 @@ use crate::{
     agenda::TaskIndex,
     engine::{Engine, Kind, Spending, State},
     machine::Picos,
+    records,
     timeline::{Micros, Value},
 };
 
@@ -27,7 +28,6 @@ thread_local! {
     static ENGINE: RefCell<Option<Engine>> = const { RefCell::new(None) };
     /// The task whose code runs, also while it is being abandoned.
     static ME: Cell<TaskIndex> = const { Cell::new(0) };
-    static RECORDS: RefCell<Vec<&'static Record>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The world of the simulated machine. Its tasks are those of
@@ -39,30 +39,9 @@ pub struct Sim;
 /// simulation an access is free.
 pub struct SimWord(AtomicU32);
 
-/// The record of a task, on lines of its own.
-#[repr(align(128))]
-struct Record(UnsafeCell<TaskRecord<Sim>>);
-
 /// Puts a machine into place for the fibers of this thread.
 pub(crate) fn install(mut engine: Engine) {
-    RECORDS.with_borrow_mut(|records| {
-        for record in records.iter() {
-            // SAFETY: a record is shared by the tasks of a simulation, and by
-            // nobody between two: those of the last are gone (`uninstall`), and
-            // the next have not begun. A record needs no drop.
-            unsafe { record.0.get().write(TaskRecord::new()) };
-        }
-        let missing = engine.tasks.len().saturating_sub(records.len());
-        records.extend((0..missing).map(|_| {
-            let fresh = Record(UnsafeCell::new(TaskRecord::new()));
-            &*Box::leak(Box::new(fresh))
-        }));
-        for (task, record) in records.iter().enumerate().take(engine.tasks.len()) {
-            engine
-                .names
-                .record(address(*record), size_of::<Record>(), task);
-        }
-    });
+    records::install(&mut engine);
     ENGINE.with_borrow_mut(|slot| {
         assert!(slot.is_none(), "a simulation inside a simulation");
         *slot = Some(engine);
@@ -109,7 +88,7 @@ fn line(text: impl FnOnce(&mut Engine) -> String) {
     ask(|engine| engine.note(engine.active, text));
 }
 
-fn address<T: ?Sized>(object: &T) -> usize {
+pub(crate) fn address<T: ?Sized>(object: &T) -> usize {
     std::ptr::from_ref(object).addr()
 }
 
@@ -238,17 +217,28 @@ impl Platform for Sim {
     }
 
     fn task(task: TaskId) -> &'static TaskRecord<Self> {
-        RECORDS.with_borrow(|records| {
-            // SAFETY: nobody has an exclusive reference; `install`, which
-            // writes to records, runs when no task exists.
-            unsafe { &*records[index(task)].0.get() }
-        })
+        records::of(index(task))
     }
 
     fn each_task(show: impl FnMut(&'static TaskRecord<Self>)) {
         let tasks = ask(|engine| engine.tasks.len()).unwrap_or(0);
         let tasks = (1..=tasks as u32).filter_map(TaskId::new);
         tasks.map(Self::task).for_each(show);
+    }
+
+    fn each_reader(show: impl FnMut(&'static TaskRecord<Self>)) {
+        let Some(readers) = records::readers() else {
+            return Self::each_task(show);
+        };
+        let tasks = ask(|engine| engine.tasks.len()).unwrap_or(0);
+        let listed = readers.each(tasks as u32 + 1).filter_map(TaskId::new);
+        listed.map(Self::task).for_each(show);
+    }
+
+    fn lists_reader() {
+        if let Some(readers) = records::readers() {
+            readers.list(Self::me().number());
+        }
     }
 
     fn running(task: TaskId) -> Running {
@@ -392,6 +382,7 @@ impl Platform for Sim {
             note("does not park: it has been unparked");
             return Woken::Unparked;
         }
+        records::rest();
         spend(|engine| {
             let active = engine.active;
             engine.tasks[active].parking = true;

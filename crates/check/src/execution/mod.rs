@@ -41,6 +41,7 @@ pub(crate) struct Limits {
     pub(crate) biases: bool,
     /// Neither need be so.
     pub(crate) fickle: bool,
+    pub(crate) rests: bool,
     pub(crate) inspects: bool,
     pub(crate) pairs: bool,
 }
@@ -452,6 +453,7 @@ impl<'a> Execution<'a> {
             Request::Pace => Answer::Pace(self.limits.look),
             Request::Keeps => Answer::Bool(self.limits.keeps && self.is_constant(thread)),
             Request::Biases => Answer::Bool(self.limits.biases && self.is_constant(thread)),
+            Request::Rests => Answer::Bool(self.limits.rests),
             Request::Inspects => Answer::Bool(self.limits.inspects),
             Request::Pairs => Answer::Bool(self.limits.pairs),
             Request::Tasks => Answer::Value(self.threads.len() as u32 - 1),

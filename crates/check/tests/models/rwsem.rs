@@ -7,6 +7,7 @@ mod last;
 mod pair;
 pub mod programs;
 mod promises;
+mod readers;
 pub mod shared;
 mod slots;
 mod states;

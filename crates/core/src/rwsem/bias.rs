@@ -85,7 +85,7 @@ use core::ptr;
 use super::{Count, OF_WAITERS, OVERFLOW, READER, RawRwLock, WakeCheck};
 use crate::{
     osq,
-    platform::{Event, Ordering::*, Platform, TaskRecord, Word},
+    platform::{Event, Ordering::*, Platform, Word},
 };
 
 /// States of the mark above the readers, which goes round by steps.
@@ -131,7 +131,8 @@ impl Name {
 pub(super) struct Slot<P: Platform> {
     /// The low part of the lock's name, and the marks; 0 when there is none.
     pub(super) lock: P::U32,
-    /// The high part, of the lock or of the last one; 0 before the first.
+    /// The high part, of the lock or of the last one; 0 if there is none, before the first and
+    /// after its task has slept: the slot is not *bound*.
     pub(super) region: P::U32,
 }
 
@@ -141,6 +142,14 @@ impl<P: Platform> Slot<P> {
     fn names(&self, name: Name) -> bool {
         self.lock.load(Relaxed) | COUNTED == name.lock | COUNTED // its task's own
             && self.region.load(Relaxed) == name.region // likewise
+    }
+
+    fn is_free(&self) -> bool {
+        self.lock.load(Relaxed) == 0 // its task's own
+    }
+
+    fn is_bound(&self) -> bool {
+        self.region.load(Relaxed) != 0 // likewise
     }
 
     #[inline(always)]
@@ -157,14 +166,6 @@ pub(crate) struct Slots<P: Platform> {
     others: P::U32,
     /// Who is about to exchange a slot.
     visitors: P::U32,
-}
-
-impl<P: Platform> TaskRecord<P> {
-    /// Whether the task says that it reads a lock. The task itself asks.
-    pub fn reads(&self) -> bool {
-        let names = |slot: &Slot<P>| slot.lock.load(Relaxed) != 0; // its task's own
-        self.slots.slots.iter().any(names)
-    }
 }
 
 impl<P: Platform> Slots<P> {
@@ -189,12 +190,20 @@ impl<P: Platform> Slots<P> {
 
     /// A free slot whose region is that of the lock.
     pub(super) fn free(&self, name: Name) -> Option<usize> {
+        if !self.slots.iter().any(Slot::is_bound) {
+            P::lists_reader(); // (B6)
+        }
         let free_in = |region| self.slots.iter().position(|slot| slot.is_free_in(region));
         free_in(name.region).or_else(|| {
-            let free = |slot: &Slot<P>| slot.lock.load(Relaxed) == 0; // its task's own
-            let at = free_in(0).or_else(|| self.slots.iter().position(free))?;
+            let at = free_in(0).or_else(|| self.slots.iter().position(Slot::is_free))?;
             self.rebind(&self.slots[at], name.region).then_some(at)
         })
+    }
+
+    /// Unbinds all, if all are free and there is no visitor. Returns whether they are unbound.
+    pub(super) fn unbind(&self) -> bool {
+        let mut bound = self.slots.iter().filter(|slot| slot.is_bound());
+        bound.all(|slot| slot.is_free() && self.rebind(slot, 0))
     }
 
     /// Changes the region of a free slot, unless there is a visitor.

@@ -147,7 +147,7 @@ fn usual_and_counted() {
         shared.read_and_say_so();
         shared.wait_for(2);
         shared.read_at_once();
-        assert!(!Check::mine().reads(), "a slot is left");
+        assert!(Check::mine().unbinds_slots(), "a slot is left");
     }
     fn bias(shared: &Shared) {
         shared.wait_for(1);
