@@ -42,9 +42,9 @@ const SAMPLE_MOST: u32 = 51;
 const MICRO: u32 = 2;
 const MEASURED: u32 = 8;
 
-/// As how many a writer counts that has awaited them in vain: its looks take about eight
-/// microseconds.
-const FAILED: u32 = 16;
+/// As how many a writer counts that has awaited them in vain: that ends a bias of which no more is
+/// known, and not one for which many readers have paid.
+const FAILED: u32 = BEGINS;
 
 /// For how many writers a sampled reader pays that gains so much.
 fn pays(gain: u32) -> u32 {
