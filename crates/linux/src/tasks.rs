@@ -268,17 +268,8 @@ pub fn is_fork() -> bool {
 
 /// The records of all numbers that were ever given out.
 pub fn records() -> impl Iterator<Item = &'static Record> {
-    records_from(FIRST)
-}
-
-fn records_from(first: u32) -> impl Iterator<Item = &'static Record> {
-    let numbers = (first..end()).filter_map(TaskId::new);
+    let numbers = (0..ROSTER.ever_taken()).map(numbered);
     numbers.filter(has_record).map(record)
-}
-
-/// Where the numbers end that anybody has had.
-fn end() -> u32 {
-    FIRST.saturating_add(ROSTER.ever_taken())
 }
 
 fn has_record(task: &TaskId) -> bool {

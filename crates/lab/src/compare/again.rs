@@ -58,10 +58,8 @@ pub fn calls(judged: &[Judged]) -> Vec<Call> {
 /// to be measured in turns.
 pub fn collapsed(judged: &[Judged]) -> Vec<(&'static str, [Point; 2])> {
     let of = |v: &Verdict| {
-        let lock = v.lock;
-        let low = v.collapse.iter().filter(move |c| c.kept[lock] < KEEPS);
-        let points: Vec<_> = low.map(move |c| (lock, c.points())).collect();
-        points
+        let low = v.collapse.iter().filter(|c| c.kept[v.lock] < KEEPS);
+        low.map(|c| (v.lock, c.points())).collect::<Vec<_>>()
     };
     judged.iter().flat_map(|(_, v)| of(v)).collect()
 }
