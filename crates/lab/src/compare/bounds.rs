@@ -1,6 +1,8 @@
 //! What our locks for readers and writers promise, held against what was
 //! measured. Nothing here is built on a number that another run had.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::{
@@ -15,7 +17,7 @@ use super::{
 use crate::{failure::Failure, format, record::Record, screen};
 
 /// The two locks of ours that promise something.
-const PERCPU: &str = "percpu";
+pub const PERCPU: &str = "percpu";
 const RWSEM: &str = "rwsem";
 
 /// `percpu`'s read lock and unlock may take so many times as long as the limit.
@@ -43,8 +45,8 @@ pub struct Bounds {
 
 /// What a comparison measured.
 pub struct Evidence<'a> {
-    /// The runs of the rounds.
-    pub raws: &'a [Raw],
+    /// The runs of a lock of ours in turns with the gauges.
+    pub gauged: &'a [Raw],
     /// Each of our locks beside its rivals; empty where there are none.
     pub judged: &'a [(Vec<PointSummary>, Verdict)],
     /// The runs in which every wait was timed.
@@ -90,21 +92,26 @@ impl Bounds {
     }
 }
 
-/// What a reader pays, beside the limit. Nothing is subtracted from what is
-/// judged; net of the loop it is told, too.
+/// What a reader pays, beside the limit: in each round, and of these the median. Nothing is
+/// subtracted from what is judged; net of the loop it is told, too.
 fn cost(evidence: &Evidence, threads: usize) -> Bound {
-    let of = |name| operation_ns(evidence.raws, name, threads);
-    let costs = of(PERCPU).zip(of(LIMIT.name)).zip(of(LOOP.name));
-    let numbers = costs.into_iter().flat_map(|((lock, limit), empty)| {
-        [
-            ("percpu_ns", lock),
-            ("limit_ns", limit),
-            ("loop_ns", empty),
-            ("net_percpu_ns", lock - empty),
-            ("net_limit_ns", limit - empty),
-            ("net_ratio", (lock - empty) / (limit - empty)),
-        ]
-    });
+    let of = |name| operation_ns(evidence.gauged, name, threads);
+    let (lock, limit, empty) = (of(PERCPU), of(LIMIT.name), of(LOOP.name));
+    let all: Vec<[f64; 3]> = lock
+        .into_iter()
+        .filter_map(|(round, ns)| Some([ns, *limit.get(&round)?, *empty.get(&round)?]))
+        .filter(|all| all.iter().all(|ns| ns.is_finite()))
+        .collect();
+    let middle = |of: &dyn Fn(&[f64; 3]) -> f64| {
+        (all.len() >= ROUNDS).then(|| median(all.iter().map(of).collect()))
+    };
+    let numbers = [
+        ("percpu_ns", middle(&|[lock, ..]| *lock)),
+        ("limit_ns", middle(&|[_, limit, _]| *limit)),
+        ("loop_ns", middle(&|[.., empty]| *empty)),
+        ("net_percpu_ns", middle(&|[lock, _, empty]| lock - empty)),
+        ("net_limit_ns", middle(&|[_, limit, empty]| limit - empty)),
+    ];
     let s = if threads == 1 { "" } else { "s" };
     Bound::new(
         if threads == 1 {
@@ -114,19 +121,20 @@ fn cost(evidence: &Evidence, threads: usize) -> Bound {
         },
         format!("a read of percpu over a plain +1/-1, {threads} thread{s}, the loop included"),
         Side::AtMost(OF_THE_LIMIT),
-        costs.map(|((lock, limit), _)| lock / limit),
-        numbers,
+        middle(&|[lock, limit, _]| lock / limit),
+        numbers
+            .into_iter()
+            .filter_map(|(name, ns)| Some((name, ns?))),
     )
 }
 
-/// What an operation takes a thread where all read: the median over the rounds.
-fn operation_ns(raws: &[Raw], name: &str, threads: usize) -> Option<f64> {
+/// What an operation takes a thread where all read, by rounds.
+fn operation_ns(raws: &[Raw], name: &str, threads: usize) -> BTreeMap<u32, f64> {
     let here = raws
         .iter()
         .filter(|raw| raw.point == gauges::readers(threads) && raw.record.lock == name);
-    let ns = here.map(|raw| 1e6 * threads as f64 / raw.record.rate_kops);
-    let all: Vec<f64> = ns.filter(|ns| ns.is_finite()).collect();
-    (all.len() >= ROUNDS).then(|| median(all))
+    here.map(|raw| (raw.round, 1e6 * threads as f64 / raw.record.rate_kops))
+        .collect()
 }
 
 /// The points and the verdict of one of our locks, if enough rounds are complete.

@@ -1,5 +1,5 @@
-//! What readers of a lock can be held against: loops that run like a lock's but
-//! lock nothing. They are not among the locks.
+//! What readers of a lock are held against: loops that run like a lock's but
+//! lock nothing. They are not among the locks, and taken in rounds of their own.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -33,15 +33,13 @@ pub const LOOP: Gauge = Gauge {
 /// Threads that the gauges are taken with.
 pub const THREADS: [usize; 2] = [1, 2];
 
+/// Rounds in which they are taken, in turns with the lock that is held against them and with
+/// nobody else: a moment's difference between neighbours is as large as what is judged.
+pub const ROUNDS: u32 = 12;
+
 /// Where so many threads only read and do nothing else.
 pub const fn readers(threads: usize) -> Point {
     Point::new(Work { load: 0, gap: 0 }, threads).reading(100)
-}
-
-/// The gauges to be taken at a point, beside the locks.
-pub fn at(point: Point) -> impl Iterator<Item = Gauge> {
-    let taken = THREADS.into_iter().any(|threads| point == readers(threads));
-    [LIMIT, LOOP].into_iter().filter(move |_| taken)
 }
 
 /// A loop that is measured as a lock is.

@@ -160,6 +160,8 @@ struct Runs {
     raws: Vec<Raw>,
     /// Those of the points that were measured again, which follow them.
     again: Vec<Raw>,
+    /// Those of a lock of ours in turns with the gauges, which follow both.
+    gauged: Vec<Raw>,
     /// Those in which every wait was timed, which belong to no round.
     timed: Vec<(Point, Record)>,
     idle: Option<Idle>,
@@ -244,7 +246,7 @@ fn judged(scope: &Scope, raws: &[Raw], again: &[Raw], clock_ns: u64) -> Judged {
 
 fn bounds(plan: &Plan, runs: &Runs, judged: &[Judged]) -> Bounds {
     Bounds::new(&Evidence {
-        raws: &runs.raws,
+        gauged: &runs.gauged,
         judged: if plan.has_rivals() { judged } else { &[] },
         timed: &runs.timed,
         to_be_timed: plan.timed().len(),
@@ -282,6 +284,7 @@ fn measure_all(
     let measured = measurement
         .rounds(&mut runs.raws)
         .and_then(|()| measurement.again(runs, clock_ns))
+        .and_then(|()| measurement.gauged(&mut runs.gauged))
         .and_then(|()| measurement.timed(&mut runs.timed));
     screen.close();
     if plan.bounded() {
@@ -316,7 +319,7 @@ impl<'a> Measurement<'a> {
         warm_up(plan)?;
         for round in 1..=plan.rounds {
             for &point in &plan.points {
-                let mut order = plan.parts(point);
+                let mut order = plan.parts();
                 dice.shuffle(&mut order);
                 self.round(round, point, &order, raws)?;
             }
@@ -347,6 +350,21 @@ impl<'a> Measurement<'a> {
                 for point in points {
                     self.round(round, point, &order, &mut runs.again)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds readers against the gauges.
+    fn gauged(&mut self, raws: &mut Vec<Raw>) -> Result<(), Failure> {
+        let plan = self.plan;
+        let mut dice = fastrand::Rng::with_seed(plan.seed);
+        let mut order = plan.gauged_parts();
+        let before = plan.rounds + 2 * again::ROUNDS;
+        for round in (1..=gauges::ROUNDS).map(|round| before + round) {
+            for point in plan.gauged() {
+                dice.shuffle(&mut order);
+                self.round(round, point, &order, raws)?;
             }
         }
         Ok(())

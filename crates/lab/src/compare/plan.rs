@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::{
     Args,
-    gauges::{self, Part},
+    bounds::PERCPU,
+    gauges::{self, LIMIT, LOOP, Part},
     ground::Ground,
     verdict::Scope,
 };
@@ -204,10 +205,8 @@ impl Plan {
     }
 
     /// All that runs at a point in a round.
-    pub fn parts(&self, point: Point) -> Vec<Part<'_>> {
-        let gauges = gauges::at(point).filter(|_| self.bounded());
-        let locks = self.locks.iter().map(Part::Lock);
-        locks.chain(gauges.map(Part::Gauge)).collect()
+    pub fn parts(&self) -> Vec<Part<'_>> {
+        self.locks.iter().map(Part::Lock).collect()
     }
 
     /// These locks, to be run at a point.
@@ -215,6 +214,22 @@ impl Plan {
         let all = self.locks.iter();
         let named = all.filter(|lock| locks.contains(&lock.name));
         named.map(Part::Lock).collect()
+    }
+
+    /// The points at which readers are held against gauges.
+    pub fn gauged(&self) -> Vec<Point> {
+        let held = self.bounded() && self.names().contains(&PERCPU);
+        let points = gauges::THREADS.map(gauges::readers).into_iter();
+        points
+            .filter(|point| held && self.points.contains(point))
+            .collect()
+    }
+
+    /// What runs there in turns.
+    pub fn gauged_parts(&self) -> Vec<Part<'_>> {
+        let gauges = [LIMIT, LOOP].map(Part::Gauge);
+        let held = self.parts_named(&[PERCPU]);
+        held.into_iter().chain(gauges).collect()
     }
 
     /// The runs of their own in which every wait is timed: with many readers, at
@@ -247,26 +262,29 @@ impl Plan {
         self.duration(threads).max(self.duration(1) * TIMED)
     }
 
+    /// The points at which there are runs, and how many, but for those in which every wait is
+    /// timed.
+    fn untimed(&self) -> impl Iterator<Item = (Point, u32)> {
+        let rounds = self.locks.len() as u32 * self.rounds;
+        let gauged = self.gauged_parts().len() as u32 * gauges::ROUNDS;
+        let points = self.points.iter().map(move |point| (*point, rounds));
+        points.chain(self.gauged().into_iter().map(move |point| (point, gauged)))
+    }
+
     /// How many runs there are.
     pub fn runs(&self) -> u64 {
-        let parts = self
-            .points
-            .iter()
-            .map(|point| self.parts(*point).len() as u64);
-        parts.sum::<u64>() * u64::from(self.rounds) + self.timed().len() as u64
+        let untimed = self.untimed().map(|(_, runs)| u64::from(runs));
+        untimed.sum::<u64>() + self.timed().len() as u64
     }
 
     /// What all runs last together, where that is known.
     pub fn planned(&self) -> Option<Duration> {
-        let at = |point: &Point| {
-            let runs = self.parts(*point).len() as u32 * self.rounds;
-            self.duration(point.threads) * runs
-        };
+        let at = |(point, runs): (Point, u32)| self.duration(point.threads) * runs;
         let timed = self.timed();
         let timed = timed
             .iter()
             .map(|(point, _)| self.timed_duration(point.threads));
-        let all = self.points.iter().map(at).chain(timed).sum();
+        let all = self.untimed().map(at).chain(timed).sum();
         matches!(self.place, Place::Here).then_some(all)
     }
 
@@ -276,8 +294,7 @@ impl Plan {
         let mut share = LONGEST;
         loop {
             let (mut left, mut shares) = (self.budget, self.timed().len() as u32 * TIMED);
-            for point in &self.points {
-                let runs = self.parts(*point).len() as u32 * self.rounds;
+            for (point, runs) in self.untimed() {
                 match self.turns(point.threads) {
                     turns if turns > share => left = left.saturating_sub(turns * runs),
                     _ => shares += runs,

@@ -217,7 +217,7 @@ fn rw_judges_each_of_ours_and_the_bounds() {
     let raw = fs::read_to_string(directory.path().join("results/raw.jsonl")).expect("it is there");
     let runs: Vec<_> = raw.lines().map(json).collect();
     let of = |lock| runs.iter().filter(move |run| run["lock"] == lock);
-    assert_eq!((of("limit").count(), of("loop").count()), (6, 6));
+    assert_eq!((of("limit").count(), of("loop").count()), (24, 24));
     let timed: Vec<_> = of("rwsem").filter(|run| run["round"].is_null()).collect();
     assert_eq!(timed.len(), 2);
     assert!(

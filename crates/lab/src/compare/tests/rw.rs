@@ -176,7 +176,7 @@ impl Measured {
             timed: &[(at, rw(at, 0, "rwsem", 1.0, wait).record)],
             to_be_timed: self.to_be_timed,
             idle: Some(&self.idle),
-            raws: &raws,
+            gauged: &raws,
         })
     }
 
@@ -239,7 +239,10 @@ fn bounds_tell_the_numbers_that_they_are_made_of() {
         (number(read, "limit_ns"), number(read, "loop_ns")),
         (2.0, 1.0)
     );
-    assert_eq!(number(read, "net_ratio"), 4.0);
+    assert_eq!(
+        (number(read, "net_percpu_ns"), number(read, "net_limit_ns")),
+        (4.0, 1.0)
+    );
     assert_eq!(of("percpu-readers").measured, Some(4.0));
     assert_eq!(of("rwsem-writer-wait").measured, Some(50.0));
     assert_eq!(
@@ -271,7 +274,7 @@ fn bounds_tell_the_numbers_that_they_are_made_of() {
 #[test]
 fn what_was_not_measured_neither_holds_nor_is_missed() {
     let nothing = Bounds::new(&Evidence {
-        raws: &[],
+        gauged: &[],
         judged: &[],
         timed: &[],
         to_be_timed: 1,
@@ -298,7 +301,7 @@ fn what_was_not_measured_neither_holds_nor_is_missed() {
     let front = |raws: &[Raw]| {
         let judged = [judge(["rwsem", "a"], raws, 2)];
         let evidence = Evidence {
-            raws,
+            gauged: &[],
             judged: &judged,
             timed: &[],
             to_be_timed: 0,
