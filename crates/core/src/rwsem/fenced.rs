@@ -39,7 +39,8 @@
 //!
 //! A writer that finds readers which do not leave soon gives them the lock back, counted, for a
 //! reader that takes long is off its CPU. The lock has no bias then until it is left, or for a while
-//! if that happens often; and the writer queues up as for any lock. One that only tries gives it back as it was.
+//! if that happens often; and the writer queues up as for any lock. One that only tries gives it
+//! back as it was.
 //!
 //! In a fork's child a lock that a thread was draining cannot be had, nor one that it was to
 //! give back.
