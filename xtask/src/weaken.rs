@@ -83,6 +83,7 @@ impl Lock {
                 "rwsem.rs",
                 "rwsem/at_once.rs",
                 "rwsem/enter.rs",
+                "rwsem/plain.rs",
                 "rwsem/spin.rs",
                 "rwsem/wait.rs",
                 "rwsem/wake.rs",

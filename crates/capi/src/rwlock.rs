@@ -39,9 +39,6 @@ pub extern "C" fn lockyard_rwlock_destroy(lock: &mut Rwlock) -> c_int {
 /// Returns 0, or EDEADLK when the calling thread is the writer.
 #[unsafe(no_mangle)]
 pub extern "C" fn lockyard_rwlock_rdlock(lock: &Rwlock) -> c_int {
-    if lock.0.try_read() {
-        return 0;
-    }
     if lock.0.is_mine() {
         return EDEADLK;
     }

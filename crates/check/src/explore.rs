@@ -182,7 +182,8 @@ impl Explorer {
         self
     }
 
-    /// Lets a task think otherwise of a lock that it were to keep or to bias: that is a whim.
+    /// Lets a task think otherwise of a lock that it were to keep, to bias or to expect something of:
+    /// that is a whim.
     #[must_use]
     pub const fn fickle(mut self) -> Self {
         self.limits.fickle = true;
@@ -204,7 +205,8 @@ impl Explorer {
         self
     }
 
-    /// Lets tasks replace two words at once.
+    /// Lets tasks replace two words at once, and has them take a lock by what they expect there,
+    /// as one that has waited for it lately.
     #[must_use]
     pub const fn pairing(mut self) -> Self {
         self.limits.pairs = true;

@@ -198,6 +198,8 @@ pub(crate) enum Request {
     Inspects,
     /// Whether two words are replaced at once.
     Pairs,
+    /// Whether the task goes by what it expects of a lock that it has waited for.
+    Waited,
     /// How many tasks there are.
     Tasks,
     /// Whether the process has forked, and this is its child.

@@ -233,10 +233,17 @@ impl<K: Kind> Platform for Tasks<K> {
         ask(Request::Holds(true));
     }
 
+    /// As [`Explorer::pairing`] says.
+    ///
+    /// [`Explorer::pairing`]: crate::Explorer::pairing
+    fn waited(_lock: usize) -> bool {
+        matches!(ask(Request::Waited), Answer::Bool(true))
+    }
+
     /// As [`Explorer::biasing`] says.
     ///
     /// [`Explorer::biasing`]: crate::Explorer::biasing
-    fn may_bias() -> bool {
+    fn may_bias(_shared: bool) -> bool {
         matches!(ask(Request::Biases), Answer::Bool(true))
     }
 

@@ -283,10 +283,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
     }
 
     /// Whether the calling task, a reader that is about to leave a lock, may look whether
-    /// its readers had best not write to it: now and then, for a look takes some time. Any
-    /// answer is sound.
+    /// its readers had best not write to it: now and then, for a look takes some time; and only
+    /// if it is shared, for who reads alone gains nothing. Any answer is sound.
     #[inline(always)]
-    fn may_bias() -> bool {
+    fn may_bias(_shared: bool) -> bool {
         false
     }
 

@@ -98,9 +98,10 @@
 //!
 //! # Readers that are not counted
 //!
-//! A lock that is read again and again, and not written, is *biased*: its readers
+//! A lock that several tasks read again and again, and do not write, is *biased*: its readers
 //! write to nothing but their own task's record, as those of the per-CPU semaphore,
-//! and the count has one reader in place of them all. Who wants to write ends that: it
+//! and the count has one reader in place of them all. A reader tries that which finds itself
+//! in company. Who wants to write ends that: it
 //! quiesces, and counts those that are in. `rwsem/bias.rs` has the argument. If the lock is
 //! also written, now and then, its readers fence, and a writer need not quiesce:
 //! `rwsem/fenced.rs`. When it is biased in which way, `rwsem/rest.rs` says.
@@ -110,6 +111,11 @@
 //! A lock that one task takes again and again, to write or to write and to read, is
 //! reserved for it as it leaves: it comes and goes by stores then. `rwsem/keep.rs` has the
 //! argument.
+//!
+//! # A lock that nobody else wants
+//!
+//! It has nothing in its count but those that have it, and is taken and left in the fewest steps:
+//! `rwsem/plain.rs`.
 //!
 //! # A lock that several tasks want
 //!
@@ -134,6 +140,7 @@ mod count;
 mod enter;
 mod fenced;
 mod keep;
+mod plain;
 mod readers;
 mod recursive;
 mod rest;

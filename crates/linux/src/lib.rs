@@ -155,8 +155,8 @@ impl<N: Numbers> Platform for Threads<N> {
         tasks::keeper().may_inspect()
     }
     #[inline(always)]
-    fn may_bias() -> bool {
-        tasks::keeper().is_sampled() && rseq::restarts()
+    fn may_bias(shared: bool) -> bool {
+        shared && tasks::keeper().is_sampled() && rseq::restarts()
     }
     #[inline(always)]
     fn pace(half_transfers: u32) -> Look {

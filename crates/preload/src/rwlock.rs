@@ -374,13 +374,13 @@ impl Rwlock {
     /// Whether it is ours, nobody wants to know what happens to it, and the calling thread is
     /// known: none of the short ways has to register it.
     #[inline(always)]
-    fn is_plain(&self) -> bool {
+    fn may_be_quick(&self) -> bool {
         self.shared.load(Relaxed) == 0 && policy::rwlocks_unwatched() && is_registered() // likewise
     }
 }
 
-// What is frequent takes a short way: readers of a biased lock, and writers. The rest stands
-// in functions of its own, which are jumped to, for it saves registers first.
+// What is frequent takes a short way, what is most so the shortest. The rest stands in functions
+// of its own, which are jumped to, for it saves registers first.
 
 /// # Safety
 /// As above, here and below.
@@ -388,10 +388,13 @@ impl Rwlock {
 pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's.
     let lock = unsafe { &*rwlock };
-    if lock.is_plain() && lock.lock.try_read_biased() {
+    if !lock.may_be_quick() {
+        return rdlock(lock);
+    }
+    if lock.lock.try_read_biased() {
         return 0;
     }
-    rdlock(lock)
+    rdlock_unbiased(lock)
 }
 
 /// # Safety
@@ -400,7 +403,7 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
 pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's.
     let lock = unsafe { &*rwlock };
-    if lock.is_plain() && !lock.lock.is_mine() {
+    if lock.may_be_quick() && !lock.lock.is_mine() {
         lock.lock.write();
         return 0;
     }
@@ -412,18 +415,30 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's; and it releases the lock, if it reads it.
-    let (lock, left) = unsafe {
+    let (lock, quick, left) = unsafe {
         let lock = &*rwlock;
-        (lock, lock.is_plain() && lock.lock.unlock_read_biased())
+        let quick = lock.may_be_quick();
+        (lock, quick, quick && lock.lock.unlock_read_biased())
     };
-    if left { 0 } else { unlock_not_biased(lock) }
+    match (quick, left) {
+        (_, true) => 0,
+        (true, _) => unlock_unbiased(lock),
+        (false, _) => unlock(lock),
+    }
 }
 
 #[inline(never)]
-extern "C" fn unlock_not_biased(lock: &Rwlock) -> c_int {
-    if lock.is_plain() && lock.lock.is_mine() {
-        // SAFETY: the caller is the writer.
-        unsafe { lock.lock.unlock_write() };
+extern "C" fn rdlock_unbiased(lock: &Rwlock) -> c_int {
+    if lock.lock.try_read_unbiased() {
+        return 0;
+    }
+    rdlock(lock)
+}
+
+#[inline(never)]
+extern "C" fn unlock_unbiased(lock: &Rwlock) -> c_int {
+    // SAFETY: if the caller has the lock, it releases it.
+    if unsafe { lock.lock.unlock_unbiased() } {
         return 0;
     }
     unlock(lock)

@@ -287,9 +287,11 @@ impl Platform for Sim {
         ask(|engine| engine.tasks[engine.active].keeper.retakes());
     }
 
-    fn may_bias() -> bool {
+    fn may_bias(shared: bool) -> bool {
         ask(|engine| {
-            engine.costs.user_space.is_some() && engine.tasks[engine.active].keeper.is_sampled()
+            shared
+                && engine.costs.user_space.is_some()
+                && engine.tasks[engine.active].keeper.is_sampled()
         })
         .unwrap_or(false)
     }

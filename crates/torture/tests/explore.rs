@@ -25,7 +25,7 @@ const SCHEDULES: u64 = 10_000;
 const FEW: u64 = 400;
 
 /// The same, where few are such that a real-time task keeps another from its CPU.
-const MANY: u64 = 6_000;
+const MANY: u64 = 15_000;
 
 /// The same, where tasks take several locks each time.
 const NESTED: u64 = 100;

@@ -456,6 +456,7 @@ impl<'a> Execution<'a> {
             Request::Rests => Answer::Bool(self.limits.rests),
             Request::Inspects => Answer::Bool(self.limits.inspects),
             Request::Pairs => Answer::Bool(self.limits.pairs),
+            Request::Waited => Answer::Bool(self.limits.pairs && self.is_constant(thread)),
             Request::Tasks => Answer::Value(self.threads.len() as u32 - 1),
             Request::Now => Answer::Time(self.threads[thread].now),
             Request::IsFork => Answer::Bool(self.forked),

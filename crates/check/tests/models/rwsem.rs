@@ -5,6 +5,7 @@ mod bias;
 mod keep;
 mod last;
 mod pair;
+mod plain;
 pub mod programs;
 mod promises;
 mod readers;

@@ -11,7 +11,8 @@
 //! benches/runs/rw-2cpu-xeon-480mib, of builds that never bias).
 //!
 //! That is for *usual* locks: nothing is biased or reserved, and nobody has to be seen to, for
-//! none wait, or somebody has promised to come. A task finds that out as it takes the lock,
+//! none wait, or somebody has promised to come; and for a task that has waited for the lock lately:
+//! else the line is likely where it left it. A task finds that out as it takes the lock,
 //! when the line is there, and remembers it. It may not be so any more as it leaves: then the
 //! exchange fails; or what is left undone is what a lock can do without, such as to give back
 //! a fenced bias.
@@ -33,17 +34,21 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.name().lock
     }
 
-    /// Whether the lock is the last that the caller has taken and found usual. It may have found
-    /// otherwise since, or another lock may be there now.
+    /// Whether the lock is the last that the caller has taken and found usual, and has waited for
+    /// lately. It may have found otherwise since, or another lock may be there now.
     #[inline(always)]
     pub(super) fn was_usual(&self) -> bool {
-        P::mine().rwsem.usual.load(Relaxed) == self.tag() // its task's own
+        P::waited(self.address()) && P::mine().rwsem.usual.load(Relaxed) == self.tag() // its task's own
     }
 
-    /// The caller has taken the lock, and remembers if it is usual; now and then it asks anew.
+    /// The caller has taken the lock, and remembers if it is usual and others want it; now and then
+    /// it asks anew.
     #[inline(always)]
     pub(super) fn remember(&self) {
-        if P::keeps(self.address()) || P::may_bias() {
+        if !P::waited(self.address()) {
+            return;
+        }
+        if P::keeps(self.address()) || P::may_bias(true) {
             Self::forget();
         } else if !self.was_usual() && !self.rest().is_fenced() {
             P::mine().rwsem.usual.store(self.tag(), Relaxed); // its task's own

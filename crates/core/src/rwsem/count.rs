@@ -217,6 +217,12 @@ impl Count {
         }
     }
 
+    /// Whether more than one reader is counted.
+    #[inline(always)]
+    pub(super) const fn is_shared(self) -> bool {
+        self.readers() > 1
+    }
+
     /// Whether one of its readers may turn into the virtual reader.
     #[inline(always)]
     pub(super) const fn may_bias(self) -> bool {

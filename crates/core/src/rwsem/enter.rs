@@ -35,6 +35,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn write_unreserved(&self, deadline: Option<Deadline>) -> bool {
+        !P::waited(self.address()) && self.write_plain() || self.write_unplain(deadline)
+    }
+
+    #[inline(never)]
+    fn write_unplain(&self, deadline: Option<Deadline>) -> bool {
         if !self.was_usual() {
             return self.fast_write() || self.contend(Kind::Write, deadline);
         }
@@ -47,7 +52,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as a reader that may not have to be counted.
     #[inline(always)]
     pub(super) fn read_by(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
-        if kind == Kind::Read && P::waited(self.address()) && self.was_usual() {
+        if kind == Kind::Read && self.was_usual() {
             return self.read_usual(deadline);
         }
         self.read_unusual(self.count(), kind, deadline)
@@ -73,6 +78,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn read_counted(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
+        self.read_plain(count) || self.read_unplain(count, kind, deadline)
+    }
+
+    #[inline(never)]
+    fn read_unplain(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
         self.fast_from(count, kind) || self.contend(kind, deadline)
     }
 

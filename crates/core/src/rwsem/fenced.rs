@@ -161,7 +161,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             || word.compare_exchange(name.lock, 0, Relaxed, Acquire).is_err();
         if came {
             P::took(None);
-            if P::may_bias() {
+            if P::may_bias(true) {
                 self.sample();
             }
         }

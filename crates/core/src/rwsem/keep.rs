@@ -154,6 +154,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             && P::try_store_if(&self.owner, Self::left(owner), &self.count, count.0)
     }
 
+    /// The same, whichever way it came.
+    #[inline(always)]
+    pub(super) fn leave_kept_somehow(&self) -> bool {
+        P::keeps(self.address()) && self.leave_kept_by_me(self.owner.load(Relaxed) & READERS)
+    }
+
     /// Lets the caller out, if it came by the reservation and is not in the count by now;
     /// who was recalled is.
     pub(super) fn leave_kept_slow(&self, how: u32, fair: bool) -> bool {

@@ -119,8 +119,15 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_read_unkept(&self, fair: bool) {
-        let left = self.leave_by_first_slot() || !fair && self.leave_at_once();
-        if !left {
+        if fair || !(self.leave_by_first_slot() || self.leave_plain()) {
+            self.release_read_unplain(fair);
+        }
+    }
+
+    /// Of its own, so that the other way is short.
+    #[inline(never)]
+    fn release_read_unplain(&self, fair: bool) {
+        if fair || !self.leave_at_once() {
             self.release_read_slow(fair);
         }
     }
@@ -132,7 +139,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return;
         }
         let count = self.count();
-        if self.fence_again(count) || count.may_bias() && P::may_bias() && self.bias() {
+        if self.fence_again(count)
+            || count.may_bias() && P::may_bias(count.is_shared()) && self.bias()
+        {
             return;
         }
         let alone = Count(READER);
@@ -184,6 +193,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_write_unkept(&self, fair: bool) {
+        if fair || !self.leave_write_plain() {
+            self.release_write_unplain(fair);
+        }
+    }
+
+    /// Of its own, so that the other way is short.
+    #[inline(never)]
+    fn release_write_unplain(&self, fair: bool) {
         if fair || !(self.leave_suspended() || self.leave_write_at_once()) {
             self.release_write_slow(fair);
         }

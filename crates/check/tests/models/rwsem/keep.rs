@@ -101,8 +101,8 @@ fn a_keeper_that_reads_and_a_sleeper() {
     for sleeper in [Shared::read, Shared::read_upgradably as Work] {
         for changes in 2..=4 {
             let explorer = Explorer::new().keeping().whims(4);
-            // Of 12 such samples with 4 changes, each of a number of its own, 5 find a twin.
-            let explorer = explorer.pct(6, changes, 5 * MANY);
+            // Of 30 such numbers 6 find a twin.
+            let explorer = explorer.pct(26, changes, 5 * MANY);
             explore("rwsem, kept, a sleeper", &explorer, &events, move || {
                 let others = [(4, sleeper), (4, Shared::try_to_write)];
                 behind(take_to_write, &[Step::UnlockWrite, Step::Read], &others);
@@ -289,7 +289,7 @@ fn counted_before_a_drain() {
     for drain in [Shared::write_at_once, Shared::try_to_write as Work] {
         for changes in 2..=4 {
             let explorer = Explorer::new().keeping().biasing().whims(2);
-            let explorer = explorer.pct(1, changes, MANY);
+            let explorer = explorer.pct(0, changes, MANY); // of 20 such numbers 3 find a twin
             let events = [Event::Revoked, Event::Biased, Event::FencedBiasRevoked];
             for explorer in [explorer, explorer.pairing()] {
                 explore("rwsem, kept, a drain", &explorer, &events, move || {

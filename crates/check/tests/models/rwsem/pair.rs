@@ -1,8 +1,5 @@
 //! Writers that come and go by replacing both words at once.
 
-use lockyard_check::Check;
-use lockyard_core::Platform;
-
 use super::{bias::read_again, *};
 
 /// A writer or a reader leaves a lock that another wants, who takes it, sleeps or frees it.
@@ -134,47 +131,6 @@ fn no_longer_usual() {
             let kept = explorer.keeping().pct(1, changes, MANY);
             explore("rwsem, usual, kept", &kept, &[Event::Revoked], || {
                 tasks(&[(2, write_often), (1, Shared::read), (1, write_often)]);
-            });
-        }
-    }
-}
-
-/// A task took the lock as a usual one, reads it by a slot now that another has biased it, and
-/// is counted for a writer: nothing of the slot is left.
-#[test]
-fn usual_and_counted() {
-    fn read_by_slot(shared: &Shared) {
-        shared.read_and_say_so();
-        shared.wait_for(2);
-        shared.read_at_once();
-        assert!(Check::mine().unbinds_slots(), "a slot is left");
-    }
-    fn bias(shared: &Shared) {
-        shared.wait_for(1);
-        read_again(shared);
-        shared.been.fetch_add(1, Relaxed);
-    }
-    fn come_later(shared: &Shared, come: Work) {
-        shared.wait_for(2);
-        come(shared);
-    }
-    let comes: [(Work, Event); 2] = [
-        (
-            |shared| come_later(shared, Shared::write),
-            Event::FencedBiasRevoked,
-        ),
-        (
-            |shared| come_later(shared, Shared::try_to_write),
-            Event::Cancelled,
-        ),
-    ];
-    for (comes, event) in comes {
-        let explorer = Explorer::new().biasing().fickle().whims(2).pairing();
-        for changes in 1..=3 {
-            let explorer = explorer.pct(1, changes, MANY);
-            let events = [Event::Biased, event];
-            explore("rwsem, usual, counted", &explorer, &events, move || {
-                tasks(&[(1, read_by_slot), (1, bias), (1, comes)]);
             });
         }
     }

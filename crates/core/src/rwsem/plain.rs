@@ -1,0 +1,110 @@
+//! Who comes to a lock and leaves it where that is all that there is to do.
+//!
+//! Of many locks most are *plain*, most of the time: nobody waits for them, they are not reserved,
+//! and their readers are counted. The count of such a lock has nothing but those that have it, and
+//! one look at it tells. What is done then had better be short, with no call: it costs an
+//! exchange as one comes, and one as one leaves, and all else together is to cost less.
+//!
+//! It is what would be done otherwise, in fewer steps. So there is no ordering of its own: (R1).
+
+use super::{Count, Kind, OVERFLOW, OWNER_SHIFT, READER, READERS, RawRwLock, WRITER, WakeCheck};
+use crate::{
+    osq,
+    platform::{Ordering::*, Platform, Word},
+};
+
+impl Count {
+    /// Whether it has readers alone, or is free. It has none of them in slots, and room for one
+    /// more.
+    #[inline(always)]
+    const fn has_but_readers(self) -> bool {
+        self.0 & !(OVERFLOW / 2 - READER) == 0
+    }
+}
+
+impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
+    /// Takes the lock as a reader, recursive or not, if it is not biased and that is quick: what
+    /// is so of [`RawRwLock::try_read`] beside [`RawRwLock::try_read_biased`], for callers in
+    /// whose code the rest had better not stand.
+    #[inline(always)]
+    pub fn try_read_unbiased(&self) -> bool {
+        let count = self.count();
+        self.read_plain(count) || self.retake(READERS) || count.is_fenced() && self.enter_fenced()
+    }
+
+    /// Releases the lock for the caller, reader or writer, if it is not biased and that is quick:
+    /// what is so of [`RawRwLock::unlock_read`] and [`RawRwLock::unlock_write`] beside
+    /// [`RawRwLock::unlock_read_biased`].
+    ///
+    /// # Safety
+    /// If the caller has the lock, it has no guard of it any more.
+    #[inline(always)]
+    pub unsafe fn unlock_unbiased(&self) -> bool {
+        self.leave_kept_somehow() || self.leave_write_plain() || self.leave_plain()
+    }
+
+    /// Takes the lock as a reader, if it is plain with this count.
+    #[inline(always)]
+    pub(super) fn read_plain(&self, count: Count) -> bool {
+        // (R1) Acquire pairs with the Release of those that left before.
+        let took =
+            count.has_but_readers() && self.exchange(count, count.entered(Kind::Read), Acquire);
+        if took {
+            self.own(Kind::Read, count);
+            self.remember();
+        }
+        took
+    }
+
+    /// Takes the lock as the writer, if it is plain and free.
+    #[inline(always)]
+    pub(super) fn write_plain(&self) -> bool {
+        // What an exchange takes is known beforehand: it need not wait for the look at the count.
+        // (R1) Acquire pairs with the Release of those that left before.
+        let took = self.count() == Count(0) && self.exchange(Count(0), Count(WRITER), Acquire);
+        if took {
+            self.own(Kind::Write, Count(0));
+        }
+        took
+    }
+
+    /// Releases the plain lock for a reader. Returns whether it did.
+    #[inline(always)]
+    pub(super) fn leave_plain(&self) -> bool {
+        let count = self.count();
+        count.has_but_readers()
+            && count != Count(0)
+            && self.may_stay_plain()
+            && !P::may_bias(count.is_shared())
+            && !self.came_by_slot()
+            // (R1) Release pairs with the Acquire of who takes it next.
+            && self.exchange(count, Count(count.0 - READER), Release)
+    }
+
+    /// Releases the plain lock for the writer. Returns whether it did.
+    #[inline(always)]
+    pub(super) fn leave_write_plain(&self) -> bool {
+        if P::waited(self.address()) {
+            return false; // to look at the count before would cost a transfer of the line
+        }
+        let me = P::number() << OWNER_SHIFT;
+        // The caller's own; with more than that it may be a keeper, of whom others still find out.
+        let is_mine = me != 0 && self.owner.load(Relaxed) == me;
+        if self.count() != Count(WRITER) || !is_mine || !self.may_stay_plain() {
+            return false;
+        }
+        self.owner.store(0, Relaxed); // a hint
+        // (R1) Release pairs with the Acquire of who takes it next.
+        let left = self.exchange(Count(WRITER), Count(0), Release);
+        if !left {
+            self.owner.store(me, Relaxed); // it has it still
+        }
+        left
+    }
+
+    /// Whether it is to have no bias, nor to be reserved for the caller, as that leaves.
+    #[inline(always)]
+    fn may_stay_plain(&self) -> bool {
+        !self.rest().is_fenced() && !P::keeps(self.address())
+    }
+}
