@@ -38,6 +38,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         !P::waited(self.address()) && self.write_plain() || self.write_unplain(deadline)
     }
 
+    /// Of its own, so that the other way is short.
     #[inline(never)]
     fn write_unplain(&self, deadline: Option<Deadline>) -> bool {
         if !self.was_usual() {
@@ -81,6 +82,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.read_plain(count) || self.read_unplain(count, kind, deadline)
     }
 
+    /// Of its own, likewise.
     #[inline(never)]
     fn read_unplain(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
         self.fast_from(count, kind) || self.contend(kind, deadline)
