@@ -6,6 +6,10 @@
 //! exchange as one comes, and one as one leaves, and all else together is to cost less.
 //!
 //! It is what would be done otherwise, in fewer steps. So there is no ordering of its own: (R1).
+//! Who came in another way must not leave in this one before it is in the count, nor leave anything
+//! behind. A reader that came by a slot has been told so in the slot, and looks there. A keeper is
+//! told so in the owner word (K2): before the virtual writer goes if it reads, so that no count in
+//! which it could leave as a reader has come before; but after that if it writes, so it looks.
 
 use super::{Count, Kind, OVERFLOW, OWNER_SHIFT, READER, READERS, RawRwLock, WRITER, WakeCheck};
 use crate::{

@@ -51,21 +51,6 @@ fn a_keeper_that_forgets() {
     }
 }
 
-/// Tasks of all kinds come and go where nothing is biased or reserved.
-#[test]
-fn of_all_kinds_plainly() {
-    let explorer = Explorer::new().whims(4);
-    for explorer in [explorer, explorer.polling()] {
-        for rotate in 0..9 {
-            let explorer = explorer.pct(rotate, 3, 600);
-            explore("rwsem, all kinds plainly", &explorer, &[], move || {
-                let shared = of_all_kinds(rotate as usize);
-                afterwards(move || assert!(!shared.lock.is_locked()));
-            });
-        }
-    }
-}
-
 /// A task has come and gone by the count. Now it reads by a slot, for another has biased the lock,
 /// and is counted for a writer that gives up. It leaves by the count again, and nothing of the slot
 /// is left.
