@@ -17,13 +17,11 @@ mod twin;
 
 use twin::Twin;
 
-/// Puts each fault into a copy of the locks, and prints what its model says, and
-/// with `all` its exploration and the lab's torture; with names, only those.
-/// Returns whether all were caught.
+/// The twins of these names; all if there is none.
 ///
 /// # Errors
-/// A model that fails, or does not end, without a fault.
-pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
+/// An unknown name; a file that is no twin.
+pub fn named(root: &Path, names: &[String]) -> anyhow::Result<Vec<Twin>> {
     let mut twins = twin::read(root)?;
     for name in names {
         ensure!(
@@ -33,6 +31,29 @@ pub fn run(root: &Path, all: bool, names: &[String]) -> anyhow::Result<bool> {
         );
     }
     twins.retain(|twin| names.is_empty() || names.contains(&twin.name));
+    Ok(twins)
+}
+
+/// The first twin of each lock that has a model.
+///
+/// # Errors
+/// A file that is no twin.
+pub fn sample(root: &Path) -> anyhow::Result<Vec<Twin>> {
+    let mut twins = twin::read(root)?;
+    let mut locks = BTreeSet::new();
+    twins.retain(|twin| {
+        let lock = twin.breaks().filter(|_| twin.model.is_some());
+        lock.is_some_and(|lock| locks.insert(lock))
+    });
+    Ok(twins)
+}
+
+/// Puts each fault into a copy of the locks, and prints what its model says, and
+/// with `all` its exploration and the lab's torture. Returns whether all were caught.
+///
+/// # Errors
+/// A model that fails, or does not end, without a fault.
+pub fn run(root: &Path, all: bool, mut twins: Vec<Twin>) -> anyhow::Result<bool> {
     // Together, for the explorations are compiled only for those without a model.
     twins.sort_by_key(|twin| twin.model.is_some());
     pass_unbroken(root, &twins, all)?;
@@ -188,5 +209,23 @@ fn fails(models: &Models, name: &str, twin: &Twin) -> anyhow::Result<String> {
         }) => Ok(format!("{model} in execution {execution}: {what}")),
         Verdict::Passed => bail!("{name} passes, although: {}", twin.what),
         Verdict::TimedOut(_) => bail!("{name} does not end"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_one_of_each_lock() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let twins = sample(&root).unwrap();
+        assert!(twins.iter().all(|twin| twin.model.is_some()));
+        let locks: Vec<_> = twins.iter().filter_map(Twin::breaks).collect();
+        assert_eq!(
+            locks,
+            ["mutex", "futex", "percpu_rwsem", "rtmutex", "rwsem"]
+        );
+        assert_eq!(batches(&twins).len(), 1, "compiled together");
     }
 }
