@@ -92,11 +92,10 @@
 //! a place in the queue when that took them their CPU: one comes, one goes, and no
 //! more are awake than before. They do so outside the spin queue, for who lets others
 //! run as its lead is the lead of spinners that run, and has them all go to sleep. Those
-//! that look seldom ask the owner to let it run, and go to sleep at once. Who gets the mutex
-//! at a glance lets others run once it has released it, for to do so before may cost it a slice
-//! of everybody's, and it waits meanwhile. Where nobody spins, the waiter may stand in line for
-//! the owner's own CPU while another idles, until the owner's slice ends. So an owner looks
-//! itself, once in many acquisitions: each waiter of a long queue costs those behind it that long.
+//! that look seldom ask the owner to let it run, and go to sleep at once. Where nobody spins,
+//! the waiter may stand in line for the owner's own CPU while another idles, until the owner's
+//! slice ends. So an owner looks itself, once in many acquisitions: each waiter of a long queue
+//! may cost those behind it that long.
 
 mod batch;
 mod codes;

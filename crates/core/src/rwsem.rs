@@ -524,7 +524,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 true => count.has_keeper() && (count.readers() > 0 || self.is_read_by_keeper()),
                 false => count.counted_readers() > 0,
             };
-            counted || count.has_slots() && (self.has_slot() || self.is_read_by_slot())
+            counted
+                || count.has_slots() && (self.has_slot(&P::mine().slots) || self.is_read_by_slot())
         })
     }
 

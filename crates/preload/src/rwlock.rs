@@ -391,10 +391,10 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
     if !lock.may_be_quick() {
         return rdlock(lock);
     }
-    if lock.lock.try_read_biased() {
+    if lock.lock.try_read_plain() || lock.lock.try_read_biased() {
         return 0;
     }
-    rdlock_unbiased(lock)
+    rdlock_unplain(lock)
 }
 
 /// # Safety
@@ -414,31 +414,30 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
 /// See above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's; and it releases the lock, if it reads it.
-    let (lock, quick, left) = unsafe {
-        let lock = &*rwlock;
-        let quick = lock.may_be_quick();
-        (lock, quick, quick && lock.lock.unlock_read_biased())
-    };
-    match (quick, left) {
-        (_, true) => 0,
-        (true, _) => unlock_unbiased(lock),
-        (false, _) => unlock(lock),
+    // SAFETY: the caller's.
+    let lock = unsafe { &*rwlock };
+    if !lock.may_be_quick() {
+        return unlock(lock);
     }
+    // SAFETY: if the caller reads the lock, it releases it.
+    if unsafe { lock.lock.unlock_shared() } {
+        return 0;
+    }
+    unlock_unshared(lock)
 }
 
 #[inline(never)]
-extern "C" fn rdlock_unbiased(lock: &Rwlock) -> c_int {
-    if lock.lock.try_read_unbiased() {
+extern "C" fn rdlock_unplain(lock: &Rwlock) -> c_int {
+    if lock.lock.try_read_unplain() {
         return 0;
     }
     rdlock(lock)
 }
 
 #[inline(never)]
-extern "C" fn unlock_unbiased(lock: &Rwlock) -> c_int {
+extern "C" fn unlock_unshared(lock: &Rwlock) -> c_int {
     // SAFETY: if the caller has the lock, it releases it.
-    if unsafe { lock.lock.unlock_unbiased() } {
+    if unsafe { lock.lock.unlock_unshared() } {
         return 0;
     }
     unlock(lock)

@@ -84,13 +84,14 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
 
 impl<P: Platform> Body<P> {
     /// Looks at the owner for about a microsecond, outside the spin queue.
-    /// Returns whether that took the mutex; if so, a first waiter that is late gets to run
-    /// once the caller has released it.
+    /// Returns whether that took the mutex.
     #[inline]
     pub(crate) fn glance(&self, me: TaskId, promise: &mut Promise) -> bool {
         let mut looks = GLANCES;
         while looks > 0 {
-            let late = self.promise(promise);
+            if self.promise(promise).is_some() {
+                return false;
+            }
             let free = P::spin_until(
                 &self.owner,
                 Relaxed, // only a hint: `take` acquires
@@ -106,9 +107,6 @@ impl<P: Platform> Body<P> {
             }
             if self.take_or_owner(me).is_ok() {
                 self.spun(promise);
-                if late.is_some() {
-                    self.recall();
-                }
                 return true;
             }
             looks /= 2;

@@ -140,7 +140,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Releases the lock for a reader. Returns whether it did.
     #[inline(always)]
     pub(super) fn leave_at_once(&self) -> bool {
-        if !self.was_usual() || self.came_by_slot() {
+        if !self.was_usual() || self.came_by_slot(&P::mine().slots) {
             return false;
         }
         let mut count = self.count();

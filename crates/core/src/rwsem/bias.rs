@@ -258,28 +258,23 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     pub fn try_read_biased(&self) -> bool {
         let count = self.count();
-        count.is_biased() && self.enter_by_slot(count)
-    }
-
-    /// Releases the lock if it is biased and the caller reads it: what is quick of
-    /// [`RawRwLock::unlock_read`].
-    ///
-    /// # Safety
-    /// If the caller reads the lock, it has no guard of it any more.
-    #[inline(always)]
-    pub unsafe fn unlock_read_biased(&self) -> bool {
-        self.leave_by_first_slot()
+        count.is_biased() && self.enter_by_first_slot(count) == Some(true)
     }
 
     /// Lets the caller in by a slot: the count says that the lock is biased.
     #[inline(always)]
     pub(super) fn enter_by_slot(&self, count: Count) -> bool {
-        let (name, mine) = (self.name(), &P::mine().slots);
-        if !mine.slots[0].is_free_in(name.region) {
-            return self.enter_by_any_slot(count);
-        }
+        let entered = self.enter_by_first_slot(count);
+        entered.unwrap_or_else(|| self.enter_by_any_slot(count))
+    }
+
+    /// The same, if the first may be used.
+    #[inline(always)]
+    fn enter_by_first_slot(&self, count: Count) -> Option<bool> {
+        let (name, slot) = (self.name(), &P::mine().slots.slots[0]);
         // (B1), (R1)
-        P::try_store_if(&mine.slots[0].lock, name.lock, &self.count, count.0)
+        let enter = || P::try_store_if(&slot.lock, name.lock, &self.count, count.0);
+        slot.is_free_in(name.region).then(enter)
     }
 
     #[cold]
@@ -298,8 +293,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Lets the caller out by its first slot, if that stands for it in a biased lock.
     #[inline(always)]
-    pub(super) fn leave_by_first_slot(&self) -> bool {
-        let (name, slot) = (self.name(), &P::mine().slots.slots[0]);
+    pub(super) fn leave_by_first_slot(&self, mine: &Slots<P>) -> bool {
+        let (name, slot) = (self.name(), &mine.slots[0]);
         // Its task's own; and not counted. Others have no use for the count's line.
         if slot.lock.load(Relaxed) != name.lock || slot.region.load(Relaxed) != name.region {
             return false;
@@ -418,16 +413,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Whether a slot of the caller's names the lock.
-    #[inline]
-    pub(super) fn has_slot(&self) -> bool {
+    #[inline(always)]
+    pub(super) fn has_slot(&self, mine: &Slots<P>) -> bool {
         let name = self.name();
-        P::mine().slots.slots.iter().any(|slot| slot.names(name))
+        mine.slots.iter().any(|slot| slot.names(name))
     }
 
     /// Whether the caller came by a slot, which may have been counted since.
     #[inline(always)]
-    pub(super) fn came_by_slot(&self) -> bool {
-        !P::mine().slots.are_free() && self.has_slot()
+    pub(super) fn came_by_slot(&self, mine: &Slots<P>) -> bool {
+        !mine.are_free() && self.has_slot(mine)
     }
 
     /// Whether a slot says that its task reads: a snapshot.

@@ -233,11 +233,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         P::took((kind != Kind::Upgradable).then(|| self.address()));
         match kind {
             Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
-            // Only where it says something else: the release would wait for that.
-            _ if before.readers() == 0 && self.owner.load(Relaxed) & !READERS != 0 => {
-                self.owner.store(READERS, Relaxed); // a hint
-            }
-            _ => {}
+            Kind::Read | Kind::Recursive | Kind::Upgradable => self.hint_reader(before),
+        }
+    }
+
+    /// Likewise, if that is a reader.
+    #[inline(always)]
+    pub(super) fn hint_reader(&self, before: Count) {
+        // Only where it says something else: the release would wait for that.
+        if before.readers() == 0 && self.owner.load(Relaxed) & !READERS != 0 {
+            self.owner.store(READERS, Relaxed); // a hint
         }
     }
 

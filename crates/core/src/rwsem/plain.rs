@@ -11,7 +11,9 @@
 //! told so in the owner word (K2): before the virtual writer goes if it reads, so that no count in
 //! which it could leave as a reader has come before; but after that if it writes, so it looks.
 
-use super::{Count, Kind, OVERFLOW, OWNER_SHIFT, READER, READERS, RawRwLock, WRITER, WakeCheck};
+use super::{
+    Count, Kind, OVERFLOW, OWNER_SHIFT, READER, READERS, RawRwLock, WRITER, WakeCheck, bias::Slots,
+};
 use crate::{
     osq,
     platform::{Ordering::*, Platform, Word},
@@ -27,24 +29,44 @@ impl Count {
 }
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
-    /// Takes the lock as a reader, recursive or not, if it is not biased and that is quick: what
-    /// is so of [`RawRwLock::try_read`] beside [`RawRwLock::try_read_biased`], for callers in
-    /// whose code the rest had better not stand.
+    /// Takes the lock as a reader, recursive or not, if it is plain: what is quick of
+    /// [`RawRwLock::try_read`], as the next, for callers in whose code the rest had better not
+    /// stand.
     #[inline(always)]
-    pub fn try_read_unbiased(&self) -> bool {
-        let count = self.count();
-        self.read_plain(count) || self.retake(READERS) || count.is_fenced() && self.enter_fenced()
+    pub fn try_read_plain(&self) -> bool {
+        self.read_plain(self.count())
     }
 
-    /// Releases the lock for the caller, reader or writer, if it is not biased and that is quick:
-    /// what is so of [`RawRwLock::unlock_read`] and [`RawRwLock::unlock_write`] beside
-    /// [`RawRwLock::unlock_read_biased`].
+    /// Likewise, if it is reserved for the caller, or biased, but the first slot is in use, or
+    /// fenced.
+    #[inline(always)]
+    pub fn try_read_unplain(&self) -> bool {
+        let count = self.count();
+        match count.is_biased() {
+            true => self.enter_by_slot(count),
+            false => self.retake(READERS) || count.is_fenced() && self.enter_fenced(),
+        }
+    }
+
+    /// Releases the lock for the caller, if it reads it, and the lock is biased or plain: what is
+    /// quick of [`RawRwLock::unlock_read`].
+    ///
+    /// # Safety
+    /// If the caller reads the lock, it has no guard of it any more.
+    #[inline(always)]
+    pub unsafe fn unlock_shared(&self) -> bool {
+        self.leave_shortly()
+    }
+
+    /// Releases the lock for the caller, if it has it by a reservation, or is the writer and the
+    /// lock is plain: what is quick of [`RawRwLock::unlock_write`], and of
+    /// [`RawRwLock::unlock_read`] beside [`RawRwLock::unlock_shared`].
     ///
     /// # Safety
     /// If the caller has the lock, it has no guard of it any more.
     #[inline(always)]
-    pub unsafe fn unlock_unbiased(&self) -> bool {
-        self.leave_kept_somehow() || self.leave_write_plain() || self.leave_plain()
+    pub unsafe fn unlock_unshared(&self) -> bool {
+        self.leave_kept_somehow() || self.leave_write_plain()
     }
 
     /// Takes the lock as a reader, if it is plain with this count.
@@ -54,10 +76,29 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let took =
             count.has_but_readers() && self.exchange(count, count.entered(Kind::Read), Acquire);
         if took {
-            self.own(Kind::Read, count);
-            self.remember();
+            self.hint_reader(count);
+            self.took_plain();
         }
         took
+    }
+
+    /// The caller has taken the plain lock as a reader. What is not short here comes last, so that
+    /// nothing has to be saved for it before.
+    #[inline(always)]
+    fn took_plain(&self) {
+        if P::waited(self.address()) {
+            self.took_waited();
+        } else {
+            P::took(Some(self.address()));
+        }
+    }
+
+    /// Of its own, so that the other way is short.
+    #[cold]
+    #[inline(never)]
+    fn took_waited(&self) {
+        P::took(Some(self.address()));
+        self.remember();
     }
 
     /// Takes the lock as the writer, if it is plain and free.
@@ -72,15 +113,23 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         took
     }
 
+    /// Releases the lock for a reader, if it is biased or plain and that is quick. Returns whether
+    /// it did.
+    #[inline(always)]
+    pub(super) fn leave_shortly(&self) -> bool {
+        let mine = &P::mine().slots;
+        self.leave_by_first_slot(mine) || self.leave_plain(mine)
+    }
+
     /// Releases the plain lock for a reader. Returns whether it did.
     #[inline(always)]
-    pub(super) fn leave_plain(&self) -> bool {
+    fn leave_plain(&self, mine: &Slots<P>) -> bool {
         let count = self.count();
         count.has_but_readers()
             && count != Count(0)
             && self.may_stay_plain()
             && !P::may_bias(count.is_shared())
-            && !self.came_by_slot()
+            && !self.came_by_slot(mine)
             // (R1) Release pairs with the Acquire of who takes it next.
             && self.exchange(count, Count(count.0 - READER), Release)
     }

@@ -119,7 +119,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_read_unkept(&self, fair: bool) {
-        if fair || !(self.leave_by_first_slot() || self.leave_plain()) {
+        if fair || !self.leave_shortly() {
             self.release_read_unplain(fair);
         }
     }
