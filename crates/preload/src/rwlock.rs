@@ -414,16 +414,17 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
 /// See above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's.
-    let lock = unsafe { &*rwlock };
-    if !lock.may_be_quick() {
-        return unlock(lock);
+    // SAFETY: the caller's; and it releases the lock, if it reads it.
+    let (lock, left) = unsafe {
+        let lock = &*rwlock;
+        let quick = lock.may_be_quick();
+        (lock, quick.then(|| lock.lock.unlock_shared()))
+    };
+    match left {
+        Some(true) => 0,
+        Some(false) => unlock_unshared(lock),
+        None => unlock(lock),
     }
-    // SAFETY: if the caller reads the lock, it releases it.
-    if unsafe { lock.lock.unlock_shared() } {
-        return 0;
-    }
-    unlock_unshared(lock)
 }
 
 #[inline(never)]
