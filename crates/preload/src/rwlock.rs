@@ -391,10 +391,10 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
     if !lock.may_be_quick() {
         return rdlock(lock);
     }
-    if lock.lock.try_read_plain() || lock.lock.try_read_biased() {
+    if lock.lock.try_read_shared() {
         return 0;
     }
-    rdlock_unplain(lock)
+    rdlock_unshared(lock)
 }
 
 /// # Safety
@@ -428,8 +428,8 @@ pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
 }
 
 #[inline(never)]
-extern "C" fn rdlock_unplain(lock: &Rwlock) -> c_int {
-    if lock.lock.try_read_unplain() {
+extern "C" fn rdlock_unshared(lock: &Rwlock) -> c_int {
+    if lock.lock.try_read_unshared() {
         return 0;
     }
     rdlock(lock)

@@ -253,14 +253,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         Name::of(P::name_of(ptr::from_ref(self).addr()) as u64)
     }
 
-    /// Takes the lock as a reader, recursive or not, if it is biased: what is quick of
-    /// [`RawRwLock::try_read`], for callers in whose code the rest had better not stand.
-    #[inline(always)]
-    pub fn try_read_biased(&self) -> bool {
-        let count = self.count();
-        count.is_biased() && self.enter_by_first_slot(count) == Some(true)
-    }
-
     /// Lets the caller in by a slot: the count says that the lock is biased.
     #[inline(always)]
     pub(super) fn enter_by_slot(&self, count: Count) -> bool {
@@ -270,7 +262,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// The same, if the first may be used.
     #[inline(always)]
-    fn enter_by_first_slot(&self, count: Count) -> Option<bool> {
+    pub(super) fn enter_by_first_slot(&self, count: Count) -> Option<bool> {
         let (name, slot) = (self.name(), &P::mine().slots.slots[0]);
         // (B1), (R1)
         let enter = || P::try_store_if(&slot.lock, name.lock, &self.count, count.0);

@@ -29,18 +29,22 @@ impl Count {
 }
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
-    /// Takes the lock as a reader, recursive or not, if it is plain: what is quick of
+    /// Takes the lock as a reader, recursive or not, if it is plain or biased: what is quick of
     /// [`RawRwLock::try_read`], as the next, for callers in whose code the rest had better not
     /// stand.
     #[inline(always)]
-    pub fn try_read_plain(&self) -> bool {
-        self.read_plain(self.count())
+    pub fn try_read_shared(&self) -> bool {
+        let count = self.count();
+        match count.has_but_readers() {
+            true => self.read_plain(count),
+            false => count.is_biased() && self.enter_by_first_slot(count) == Some(true),
+        }
     }
 
     /// Likewise, if it is reserved for the caller, or biased, but the first slot is in use, or
     /// fenced.
     #[inline(always)]
-    pub fn try_read_unplain(&self) -> bool {
+    pub fn try_read_unshared(&self) -> bool {
         let count = self.count();
         match count.is_biased() {
             true => self.enter_by_slot(count),
