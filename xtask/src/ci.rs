@@ -108,7 +108,6 @@ const AFTER_TIDY: [Step; 3] = [
 /// What takes two minutes, and after how many a machine is too slow for it as well: all is to be
 /// over in twenty.
 const IF_EARLY: [(Step, u64); 2] = [
-    (Step::cargo("xtask busted --sample"), 13),
     (
         Step {
             env: None,
@@ -118,6 +117,7 @@ const IF_EARLY: [(Step, u64); 2] = [
         },
         15,
     ),
+    (Step::cargo("xtask busted --sample"), 15),
 ];
 
 /// Runs every step, and says at the end which of them failed or were left out.
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_step_is_shown_as_one_would_type_it() {
-        assert_eq!(IF_EARLY[1].0.line(), "scripts/aarch64-test");
+        assert_eq!(IF_EARLY[0].0.line(), "scripts/aarch64-test");
         assert_eq!(
             AFTER_TIDY[2].line(),
             "RUSTDOCFLAGS=\"-D warnings\" cargo doc --quiet --workspace --no-deps"
