@@ -38,8 +38,7 @@ const EARNS_AT_MOST: u32 = 1 << 16;
 const SAMPLED: u32 = 61;
 
 /// Acquisitions after which an owner looks after the first waiter: half a millisecond of a task
-/// that comes back every two microseconds, far less than a slice. A prime, likewise. With 127, one
-/// that comes back at once is stopped so often that 8 threads do some percent less.
+/// that comes back every two microseconds, far less than a slice. A prime, likewise.
 const INSPECTS: u32 = 251;
 
 /// Acquisitions that pay for a revocation: some microseconds, at some
