@@ -156,7 +156,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     inherited::pass_on(&mut command);
     let error = command.exec();
-    Err(not_started(program, &error))
+    // `--stats FILE PROGRAM`: the flag takes a file only behind a `=`.
+    let may_be_file = matches!(args.stats, Some(None)) && !rest.is_empty();
+    Err(not_started(program, &error, may_be_file))
 }
 
 /// The library beside this command, or where an installation has it.
@@ -261,11 +263,17 @@ fn create(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// As a shell says it, and env(1).
-fn not_started(program: &OsStr, error: &io::Error) -> Failure {
+/// As a shell says it, and env(1). What is no program may be a file that was meant for the
+/// profile.
+fn not_started(program: &OsStr, error: &io::Error, may_be_file: bool) -> Failure {
     let missing = error.kind() == io::ErrorKind::NotFound;
     let (why, status) = match missing {
         true if program::found(program).is_some() => ("its interpreter is missing".into(), 126),
+        true if may_be_file => {
+            let file = program.display();
+            let why = format!("{error}; a file for the profile is --stats='{file}'");
+            (why, 127)
+        }
         true => (error.to_string(), 127),
         false => (error.to_string(), 126),
     };

@@ -105,6 +105,22 @@ fn a_program_that_cannot_be_run_is_named() {
 }
 
 #[test]
+fn a_file_for_the_profile_without_its_equals_sign_is_told_so() {
+    let place = Place::new(true);
+    let hint = "; a file for the profile is --stats='profile.json'\n";
+    for (args, hinted) in [
+        (&["--stats", "profile.json", "--", "true"][..], true),
+        (&["--stats", "profile.json"], false),
+        (&["--", "profile.json", "true"], false),
+    ] {
+        let output = place.run(args);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(127), "{err}");
+        assert_eq!(err.ends_with(hint), hinted, "{err}");
+    }
+}
+
+#[test]
 fn a_missing_interpreter_is_not_a_missing_program() {
     let place = Place::new(true);
     let script = place.at("script");
