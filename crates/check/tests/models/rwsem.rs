@@ -2,6 +2,7 @@
 
 mod another;
 mod bias;
+mod claims;
 mod keep;
 mod last;
 mod pair;
@@ -226,7 +227,7 @@ fn cancel_before_another() {
                     &explorer,
                     &events,
                     move || {
-                        behind(take, steps, &[(0, Shared::try_to_write), (1, other)]);
+                        behind(take, steps, &[(1, Shared::try_to_write), (1, other)]);
                     },
                 );
             }

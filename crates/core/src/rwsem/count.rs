@@ -195,6 +195,11 @@ impl Count {
         self.0 & (STATE | WRITER) == SUSPENDED
     }
 
+    /// Whether a writer may keep further readers out, and await those that are in.
+    pub(super) const fn may_claim(self) -> bool {
+        !self.has(STATE | WRITER | UPGRADABLE | HANDOFF) && self.readers() > 0
+    }
+
     /// What is the writer's of it.
     #[inline(always)]
     pub(super) const fn of_writer(self) -> u32 {

@@ -63,6 +63,9 @@ use crate::{
 /// to come.
 const FENCED: u32 = SPINNER;
 
+/// Looks for readers to leave: one that runs has left by then, most likely.
+pub(super) const READER_LOOKS: u32 = 256;
+
 /// What the count has while a writer that only tries looks whether one of those readers is in.
 pub(super) const DRAINING: u32 = WRITER | REVOKING | UPGRADABLE;
 /// What it has from when a writer begins to await those readers until it leaves.
@@ -82,7 +85,7 @@ impl Drain {
     fn looks(self) -> u32 {
         match self {
             Self::Try => 1,
-            Self::Wait => 256,
+            Self::Wait => READER_LOOKS,
         }
     }
 
@@ -172,13 +175,18 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     pub(super) fn write_fenced(&self, count: Count, drain: Drain) -> bool {
         let took = count.is_fenced() && self.take_fenced(count, drain);
         if took {
-            P::took(Some(self.address()));
-            // A reader in the count, which has left, may have said that readers have it.
-            if !self.is_mine() {
-                self.set_owner(P::me());
-            }
+            self.took_after_readers();
         }
         took
+    }
+
+    /// The caller has kept readers out, awaited those that were in, and has the lock.
+    pub(super) fn took_after_readers(&self) {
+        P::took(Some(self.address()));
+        // One of them, which has left, may have said that readers have it.
+        if !self.is_mine() {
+            self.set_owner(P::me());
+        }
     }
 
     /// Takes the lock as long as it has a fenced bias, or is about to get that back, and nobody
@@ -262,7 +270,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return false;
         }
         let now = P::stamp(); // before others have to wait for it
-        if !self.drain(count, drain.mark()) {
+        if !self.keep_out(count, count.marked(drain.mark())) {
             return false; // another does, or a reader came or went
         }
         let drains = Drains::of::<P>();
@@ -271,14 +279,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if !known && waits {
             known = true;
             self.count_after_quiesce();
-            P::spin_until(
-                &self.count,
-                Relaxed, // only a hint: who takes it acquires
-                Look::Poll,
-                drain.looks(),
-                |count| Count(count).readers() == 0,
-                || false,
-            );
+            self.await_counted(drain.looks());
         }
         // (R1) Acquire pairs with the Release of those that left before.
         if known && Count(self.count.load(Acquire)).readers() == 0 {
@@ -308,20 +309,32 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Keeps others out, and tells spinners who does: the caller may be preempted before it has
     /// the lock. Returns whether it did.
-    fn drain(&self, count: Count, mark: u32) -> bool {
+    pub(super) fn keep_out(&self, count: Count, marked: Count) -> bool {
         // (F1), (K3) by its barrier
-        if let Some(drains) = self.replace_to_write(count, count.marked(mark)) {
-            return drains;
+        if let Some(keeps_out) = self.replace_to_write(count, marked) {
+            return keeps_out;
         }
         // Relaxed: the fence orders it.
-        let drains = self.exchange(count, count.marked(mark), Relaxed);
-        if drains {
+        let keeps_out = self.exchange(count, marked, Relaxed);
+        if keeps_out {
             P::fence(); // (F1)
             // (K3) by the fence: of the readers in the count one may have been the keeper, which
             // must find itself there.
             self.set_owner(P::me());
         }
-        drains
+        keeps_out
+    }
+
+    /// Gives the readers in the count some looks' time to leave.
+    pub(super) fn await_counted(&self, looks: u32) {
+        P::spin_until(
+            &self.count,
+            Relaxed, // only a hint: who takes it acquires
+            Look::Poll,
+            looks,
+            |count| Count(count).readers() == 0,
+            || false,
+        );
     }
 
     /// Counts the readers that are in by slots, who leave them by a test (B1).

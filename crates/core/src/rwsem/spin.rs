@@ -2,7 +2,7 @@
 
 use super::{
     BUSY, Count, HAND_OVER, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS,
-    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, keep::SEQUENCE,
+    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, fenced::READER_LOOKS, keep::SEQUENCE,
 };
 use crate::{
     mutex::{Body, EXCHANGE_MICROS, GONE_LOOKS, TURN},
@@ -264,6 +264,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 }
                 P::yield_to(first);
             }
+            let claims = spinner.kind == Kind::Write && !owner.is_nonspinnable();
+            if claims && count.may_claim() {
+                if self.claim(count) {
+                    self.end_promise(spinner.promised);
+                    return Spun::Took;
+                }
+                continue;
+            }
             spinner.see(owner, P::stamp);
             let give_up = self.watch(owner, count, spinner, &also);
             if give_up.is_none() && !also() {
@@ -280,6 +288,25 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             give_up.into_iter().for_each(P::event);
             return Spun::Stop;
         }
+    }
+
+    /// Claims the lock, which readers have, for the caller, who keeps further ones out as a writer
+    /// in the lock would, and awaits those that are in. Else readers that come and go in turns
+    /// would keep it out until it is overdue. Returns whether it has the lock.
+    #[cold]
+    fn claim(&self, count: Count) -> bool {
+        if !self.keep_out(count, count.with(WRITER)) {
+            return false;
+        }
+        self.await_counted(READER_LOOKS);
+        // (R1) Acquire pairs with the Release of those that left before.
+        if Count(self.count.load(Acquire)).readers() > 0 {
+            self.owner.store(READERS | NONSPINNABLE, Relaxed); // a hint: one is off its CPU
+            self.release_slow(WRITER, false);
+            return false;
+        }
+        self.took_after_readers();
+        true
     }
 
     /// Whether the lock had better stay with its owner, and one spinner is enough. If it may be
@@ -330,6 +357,13 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 self.pass_on(); // readers may have overtaken them by the promise
                 // At the gate it may have slept through being woken: it looks again.
             }
+        }
+    }
+
+    /// Takes back a promise of the caller's, who has the lock.
+    fn end_promise(&self, promised: bool) {
+        if promised {
+            self.count.fetch_and(!SPINNER, Relaxed); // what counts is that it is still held
         }
     }
 

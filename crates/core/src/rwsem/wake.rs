@@ -306,7 +306,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Whether a release may have to let in or wake a waiter.
     fn concerns_waiters(after: Count, part: u32) -> bool {
         let upgrade = after.may_upgrade() || part & UPGRADABLE != 0;
-        let gives_up = part == SUSPENDED; // to the readers that it found in: others may join them
+        // To the readers that it found in: others may join them.
+        let gives_up = matches!(part, SUSPENDED | WRITER);
         after.has(WAITERS) && (after.is_free() || upgrade || gives_up)
     }
 

@@ -12,10 +12,12 @@ fn state(count: u32) -> (u32, u32, u32, u32) {
     (count & WRITER, count & UPGRADABLE, readers, count & MARKS)
 }
 
-/// The states without a bias that the table has.
+/// The states without a bias that the table has: a writer beside readers claims the lock.
 fn legal() -> BTreeSet<(u32, u32, u32, u32)> {
     let held = [
         (WRITER, 0, 0),
+        (WRITER, 0, 1),
+        (WRITER, 0, 2),
         (0, 0, 1),
         (0, 0, 2),
         (0, UPGRADABLE, 1),
@@ -40,9 +42,9 @@ const BIASES: [u32; 4] = [0, 1 << 30, 2 << 30, 3 << 30];
 fn legal_with_a_bias() -> BTreeSet<(u32, (u32, u32, u32, u32))> {
     let biases = BIASES.into_iter();
     let all = biases.flat_map(|bias| legal().into_iter().map(move |state| (bias, state)));
-    let is_legal = |&(bias, (_, upgradable, readers, marks)): &(u32, (u32, u32, u32, u32))| {
+    let is_legal = |&(bias, (writer, upgradable, readers, marks)): &(u32, (u32, u32, u32, u32))| {
         let least = 1 + u32::from(upgradable != 0);
-        bias == 0 || readers >= least && (marks == 0 || bias != BIASES[2])
+        bias == 0 || writer == 0 && readers >= least && (marks == 0 || bias != BIASES[2])
     };
     let biased = all.filter(is_legal).collect::<BTreeSet<_>>();
     let is_biased =
@@ -93,8 +95,16 @@ fn every_legal_count_and_no_other() {
         look(&base.polling().random(0, 300), of_all_kinds, rotate);
     }
     let two_readers = |_| started(&[(2, read_twice), (8, Shared::write)]);
+    let and_two_writers = |_| {
+        started(&[
+            (2, read_twice),
+            (8, Shared::write),
+            (8, Shared::try_to_write),
+        ])
+    };
     for changes in 2..=4 {
         look(&base.pct(0, changes, 3_000), two_readers, 0);
+        look(&base.pct(0, changes, 3_000), and_two_writers, 0);
     }
     assert_eq!(*seen.borrow(), legal());
 }
