@@ -125,10 +125,10 @@ fn recursive_readers_wait_for_no_waiter() {
         (1, Shared::read_recursively_until_another_has),
         (1, Shared::read_recursively_and_say_so),
     ];
-    for changes in 1..=3 {
-        let explorer = Explorer::new().whims(3).pct(1, changes, MANY);
+    for changes in 2..=5 {
+        let explorer = Explorer::new().whims(6).pct(1, changes, MANY);
         let events = [Event::ReadStolen, Event::WokeFirst, Event::ReadersGranted];
-        let writer: (u32, Work) = (1, Shared::write);
+        let writer: (u32, Work) = (2, Shared::write);
         explore("rwsem, recursive readers", &explorer, &events, move || {
             let others: Vec<_> = [writer].into_iter().chain(readers).collect();
             behind::<Lockless>(take_to_write, &[Step::UnlockWrite], &others);

@@ -77,7 +77,7 @@ fn who_is_to_come_again() {
         [Shared::read, Shared::write],
     ] {
         for changes in 2..=5 {
-            let explorer = Explorer::new().biasing().whims(3).pct(1, changes, MANY);
+            let explorer = Explorer::new().biasing().whims(3).pct(4, changes, MANY);
             let events = [Event::ToldToComeAgain, Event::Parked];
             for explorer in [explorer, explorer.polling(), explorer.seldom()] {
                 explore("rwsem, come again", &explorer, &events, move || {
@@ -297,7 +297,7 @@ fn asked_for_too_late() {
     }
     for changes in 3..=6 {
         // Of 60 such numbers 13 find the twin.
-        let explorer = Explorer::new().biasing().whims(1).pct(50, changes, MANY);
+        let explorer = Explorer::new().biasing().whims(1).pct(8, changes, MANY);
         let events = [Event::Biased, Event::Parked, Event::FencedBiasRevoked];
         explore("rwsem, asked late", &explorer, &events, || {
             tasks(&[
