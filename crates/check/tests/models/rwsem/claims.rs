@@ -2,10 +2,6 @@
 
 use super::*;
 
-fn has_readers(count: u32) -> bool {
-    count >= READER
-}
-
 /// A lock that is to be handed to its first waiter is not claimed by who spins.
 #[test]
 fn not_before_an_heir() {
@@ -20,7 +16,7 @@ fn not_before_an_heir() {
                 let counts = history(&shared.lock, COUNT);
                 let is_claimed = |pair: &[u32]| {
                     let [before, after] = [pair[0], pair[1]];
-                    let claims = before & WRITER == 0 && after & WRITER != 0 && has_readers(after);
+                    let claims = before & WRITER == 0 && after & WRITER != 0 && after >= READER;
                     claims && before & HANDOFF != 0
                 };
                 assert!(!counts.windows(2).any(is_claimed));

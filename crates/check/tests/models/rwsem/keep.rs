@@ -289,7 +289,7 @@ fn counted_before_a_drain() {
     for drain in [Shared::write_at_once, Shared::try_to_write as Work] {
         for changes in 2..=4 {
             let explorer = Explorer::new().keeping().biasing().whims(2);
-            let explorer = explorer.pct(0, changes, MANY); // of 20 such numbers 3 find a twin
+            let explorer = explorer.pct(0, changes, MANY);
             let events = [Event::Revoked, Event::Biased, Event::FencedBiasRevoked];
             for explorer in [explorer, explorer.pairing()] {
                 explore("rwsem, kept, a drain", &explorer, &events, move || {
