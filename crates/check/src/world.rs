@@ -88,6 +88,8 @@ struct World {
     borrowed: [CheckWord; SPARE],
     /// Who may read by a slot.
     readers: Readers<CheckWord, 1>,
+    /// [`Platform::meddled`].
+    meddled: CheckWord,
     /// Orders the calls of the kernel.
     kernel: CheckWord,
 }
@@ -101,6 +103,7 @@ thread_local! {
         records: [const { Record::new() }; THREADS],
         borrowed: [CheckWord::ZERO; SPARE],
         readers: Readers::new(),
+        meddled: CheckWord::ZERO,
         kernel: CheckWord::ZERO,
     }));
 }
@@ -167,6 +170,10 @@ impl<K: Kind> Platform for Tasks<K> {
 
     fn was_another() -> bool {
         record(Self::me()).was_another.load(Ordering::Relaxed) != 0 // the caller's own
+    }
+
+    fn meddled() -> Option<&'static CheckWord> {
+        Some(WORLD.with(|world| &world.meddled))
     }
 
     fn borrow() -> Option<TaskId> {

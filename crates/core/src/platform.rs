@@ -382,6 +382,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
         false
     }
 
+    /// A word that is 0 until a task first counts readers of a lock that another may have
+    /// suspended. `None` says that this is not known.
+    fn meddled() -> Option<&'static Self::U32> {
+        None
+    }
+
     /// The calling task is about to unpark `task`: as [`Platform::about_to_write`].
     #[inline(always)]
     fn about_to_unpark(_task: TaskId) {}

@@ -104,6 +104,10 @@ impl<N: Numbers> Platform for Threads<N> {
     fn was_another() -> bool {
         tasks::was_another()
     }
+    fn meddled() -> Option<&'static AtomicU32> {
+        static MEDDLED: AtomicU32 = AtomicU32::new(0);
+        Some(&MEDDLED)
+    }
     fn running(task: TaskId) -> Running {
         spin::running(N::dense(task), N::hurries())
     }

@@ -18,6 +18,17 @@
 //! names the lock, and acquires what it finds there (B2), (F2); and only where it is to count
 //! those that are in, it quiesces before.
 //!
+//! Nobody but the writer counts them, unless a reader leaves as another task, which then counts all
+//! that are in:
+//!
+//! | who leaves as another (F3) | who suspends (F3) |
+//! |---|---|
+//! | the world's word; quiesce | each slot that names the lock, until it does not, Acquire |
+//! | each slot that names the lock: counted | the word |
+//!
+//! Who finds the word as it was had seen all of the slots before any reader was counted. So nobody
+//! is in the count that was not when it kept readers out, and it need not look there.
+//!
 //! It *suspends* the bias: the mark by which it keeps readers out while it looks at the slots
 //! stays in the count as long as it has the lock, and it leaves from that to the bias. Each change
 //! of the count more would cost it a transfer of the line, which those that wait look at, and
@@ -174,8 +185,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as the writer, if it has a fenced bias and its readers leave soon.
     pub(super) fn write_fenced(&self, count: Count, drain: Drain) -> bool {
         let took = count.is_fenced() && self.take_fenced(count, drain);
-        if took {
+        if took && count.counted_readers() > 0 {
             self.took_after_readers();
+        } else if took {
+            P::took(Some(self.address()));
         }
         took
     }
@@ -269,26 +282,28 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             self.unfence(count);
             return false;
         }
-        let now = P::stamp(); // before others have to wait for it
+        let (now, rest) = (P::stamp(), self.rest()); // before others have to wait for it
         if !self.keep_out(count, count.marked(drain.mark())) {
             return false; // another does, or a reader came or went
         }
         let drains = Drains::of::<P>();
         let since = drains.is_measured().then_some(now);
         let (mut known, waits) = (self.await_slots(drain.looks()), drain == Drain::Wait);
+        // To look would cost a transfer of the line, at which those look that wait.
+        let none = known && count.counted_readers() == 0 && Self::nobody_meddled();
         if !known && waits {
             known = true;
             self.count_after_quiesce();
             self.await_counted(drain.looks());
         }
         // (R1) Acquire pairs with the Release of those that left before.
-        if known && Count(self.count.load(Acquire)).readers() == 0 {
+        if none || known && Count(self.count.load(Acquire)).readers() == 0 {
             if !waits {
                 let decided = SUSPENDED.wrapping_sub(DRAINING);
                 self.count.fetch_add(decided, Relaxed); // what it orders is acquired above
             }
             let micros = drains.note::<P>(since).micros();
-            self.set_rest(self.rest().written(micros, now));
+            self.set_rest(rest.written(micros, now));
             P::event(Event::FencedBiasRevoked);
             return true;
         }
@@ -305,6 +320,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             self.release_slow(drain.mark(), false);
         }
         false
+    }
+
+    /// Whether nobody but the caller has counted a reader, since it keeps others out, up to when it
+    /// had seen the slots.
+    fn nobody_meddled() -> bool {
+        P::meddled().is_some_and(|word| word.load(Relaxed) == 0) // (F3)
     }
 
     /// Keeps others out, and tells spinners who does: the caller may be preempted before it has

@@ -175,6 +175,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
                 self.revoke(count);
             } else {
                 if count.has_slots() {
+                    if let Some(word) = P::meddled() {
+                        word.store(1, Relaxed); // (F3) the quiesce orders it
+                    }
                     self.count_after_quiesce(); // who revokes may take long
                 }
                 return false;
