@@ -25,6 +25,7 @@ pub use simulated::Simulated;
 pub use workloads::{InSimulation, OnThreads};
 
 use std::{
+    mem::ManuallyDrop,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -51,8 +52,7 @@ impl<R: lock_api::RawMutex + Send + Sync + 'static> Lock for lock_api::Mutex<R, 
     }
     #[inline]
     fn with<T>(&self, section: impl FnOnce() -> T) -> T {
-        let _held = self.lock();
-        section()
+        holding(self.lock(), section)
     }
 }
 
@@ -62,14 +62,22 @@ impl<R: lock_api::RawRwLock + Send + Sync + 'static> Lock for lock_api::RwLock<R
     }
     #[inline]
     fn with<T>(&self, section: impl FnOnce() -> T) -> T {
-        let _held = self.write();
-        section()
+        holding(self.write(), section)
     }
     #[inline]
     fn read<T>(&self, section: impl FnOnce() -> T) -> T {
-        let _held = self.read();
-        section()
+        holding(self.read(), section)
     }
+}
+
+/// Runs `section`, and then gives back what is held; not if the task is abandoned in it, for its
+/// simulation has failed: the lock may be why, and panic once more.
+#[inline]
+fn holding<G, T>(held: G, section: impl FnOnce() -> T) -> T {
+    let held = ManuallyDrop::new(held);
+    let done = section();
+    drop(ManuallyDrop::into_inner(held));
+    done
 }
 
 /// What a workload needs of its world besides the lock: tasks, time and work.
