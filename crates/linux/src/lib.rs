@@ -30,7 +30,7 @@ pub mod kernel_pi;
 mod loaded;
 mod mapping;
 mod pace;
-mod park;
+pub mod park;
 mod percpu;
 pub mod robust;
 mod rseq;

@@ -1,4 +1,4 @@
-//! Sleeping: one futex in each task's record.
+//! Sleeping in the kernel: on one word of each task's record, or on a word of the caller's.
 
 use std::{
     num::NonZeroU32,
@@ -14,7 +14,7 @@ use rustix::{
     thread::futex::{self, Flags},
 };
 
-use crate::{clock, rseq};
+use crate::{clock, errno, rseq};
 
 const EMPTY: u32 = 0;
 const TOKEN: u32 = 1;
@@ -61,6 +61,16 @@ pub fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> W
 pub fn unpark_on(word: &AtomicU32) {
     futex::wake(word, Flags::PRIVATE, i32::MAX as u32)
         .expect("a futex wake on a mapped word cannot fail");
+}
+
+/// [`unpark_on`] of the word at that address, which may be gone: then it may wake who sleeps on
+/// another one there.
+pub fn unpark_at(word: *const AtomicU32) {
+    errno::kept(|| {
+        let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the kernel looks for sleepers by the address, and does not read there.
+        unsafe { libc::syscall(libc::SYS_futex, word, operation, i32::MAX) };
+    });
 }
 
 /// Sleeps in the kernel if the word holds `expected`.

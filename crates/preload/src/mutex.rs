@@ -6,7 +6,7 @@
 //! | 4 | its kind, as a static initialiser has it | | its kind, with a flag above these |
 //! | 5 | 0, or [`SEEN`] once watched | [`PI`] and its kind | its own: small, or 0 |
 //! | 6 | locks of a recursive one beyond the first | likewise | its own |
-//! | 7 | unlocks by others than the owner, counted | 0 | its own |
+//! | 7 | unlocks by others than the owner, counted; bit 0: the owner waits for one | 0 | its own |
 //! | 8 | its number, if the order validator is on | likewise | its own |
 //!
 //! So a static initialiser is a mutex of ours, and who makes one by attributes decides
@@ -19,7 +19,6 @@ mod seen;
 
 use std::{
     ffi::c_int,
-    num::NonZeroU32,
     ptr,
     sync::atomic::{
         AtomicU32,
@@ -33,11 +32,8 @@ use libc::{
     PTHREAD_MUTEX_RECURSIVE, clockid_t, pthread_mutexattr_t, timespec,
 };
 use lock::Lock;
-use lockyard_core::{Deadline, RawMutex, RawPiMutex};
-use lockyard_linux::{
-    Linux, LinuxPi,
-    futex::{self, Waited},
-};
+use lockyard_core::{Deadline, RawMutex, RawPiMutex, Woken};
+use lockyard_linux::{Linux, LinuxPi, park};
 use lockyard_order as order;
 
 use crate::{next, policy, result, time::Until, watch};
@@ -54,6 +50,8 @@ const PI: u32 = 0x5049_0000;
 const ADOPTING: u32 = 0x4144_0000;
 /// Word 5 of a plain one that was taken while it was watched.
 const SEEN: u32 = 0x5345_0000;
+/// In the number of unlocks by others: the owner waits for the next one.
+const OWNER_WAITS: u32 = 1;
 
 /// What lies in a `pthread_mutex_t`.
 #[repr(C)]
@@ -191,14 +189,14 @@ impl Mutex {
                 Ok(_) => {
                     let kind = self.kind.swap(0, Relaxed); // nobody else uses it yet
                     self.mark.store(PI | kind, Release); // (M)
-                    futex::wake(&raw const self.mark, u32::MAX);
+                    park::unpark_on(&self.mark);
                     return;
                 }
                 Err(now) => mark = now,
             }
         }
         while mark == ADOPTING {
-            futex::wait_until(&self.mark, ADOPTING, NonZeroU32::MAX, None);
+            park::park_on(&self.mark, ADOPTING, None);
             mark = self.mark.load(Acquire); // (M)
         }
     }
@@ -309,8 +307,13 @@ impl<L: Lock> Held<'_, L> {
                     None => self.lock.lock_unless_mine(),
                 };
             }
-            let waited = futex::wait_until(self.unlocks, unlocks, NonZeroU32::MAX, deadline);
-            if waited == Waited::TimedOut {
+            let waits = unlocks | OWNER_WAITS;
+            let is_told = unlocks == waits
+                || (self
+                    .unlocks
+                    .compare_exchange(unlocks, waits, Relaxed, Relaxed))
+                .is_ok();
+            if is_told && park::park_on(self.unlocks, waits, deadline) == Woken::TimedOut {
                 return false;
             }
         }
@@ -366,9 +369,12 @@ impl<L: Lock> Held<'_, L> {
         }
         let owner_waits_at = ptr::from_ref(self.unlocks);
         // (A) Release pairs with `lock_after_another`'s: the owner is another.
-        self.unlocks.fetch_add(1, Release);
+        let counted = |unlocks: u32| (unlocks | OWNER_WAITS).wrapping_add(1);
+        let before = self.unlocks.update(Release, Relaxed, counted);
         let unlocked = self.lock.unlock_if_mine();
-        futex::wake(owner_waits_at, u32::MAX); // an address: the mutex may be gone
+        if before & OWNER_WAITS != 0 {
+            park::unpark_at(owner_waits_at); // an address: the mutex may be gone
+        }
         result(unlocked, EPERM)
     }
 }
