@@ -224,14 +224,17 @@ static void mutex_leaves_errno(void)
 }
 
 /* POSIX leaves open what comes of it, but programs do it: one thread locks, another
- * unlocks; and one waits for itself until another unlocks for it. */
+ * unlocks; and one waits for itself until another unlocks for it, or gives that up. */
 static void unlocked_by_another(void)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+	struct timespec at = in_ms(CLOCK_REALTIME, 1);
 	int i;
 
 	for (i = 0; i < 100; i++) {
 		CODE(pthread_mutex_lock(&mutex), 0);
+		if (i % 10 == 0)
+			CODE(pthread_mutex_timedlock(&mutex, &at), ETIMEDOUT);
 		CODE(told(unlock, &mutex), 0);
 	}
 	CODE(pthread_mutex_lock(&mutex), 0);
