@@ -308,12 +308,8 @@ impl<L: Lock> Held<'_, L> {
                 };
             }
             let waits = unlocks | OWNER_WAITS;
-            let is_told = unlocks == waits
-                || (self
-                    .unlocks
-                    .compare_exchange(unlocks, waits, Relaxed, Relaxed))
-                .is_ok();
-            if is_told && park::park_on(self.unlocks, waits, deadline) == Woken::TimedOut {
+            let told = (self.unlocks).compare_exchange(unlocks, waits, Relaxed, Relaxed);
+            if told.is_ok() && park::park_on(self.unlocks, waits, deadline) == Woken::TimedOut {
                 return false;
             }
         }
