@@ -69,7 +69,7 @@ pub fn unpark_at(word: *const AtomicU32) {
     errno::kept(|| {
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: the kernel looks for sleepers by the address, and does not read there.
-        unsafe { libc::syscall(libc::SYS_futex, word, operation, i32::MAX) };
+        unsafe { libc::syscall(libc::SYS_futex, word.addr(), operation, i32::MAX) };
     });
 }
 

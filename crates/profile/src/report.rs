@@ -1,6 +1,7 @@
 //! What a profile says, for people, programs and flame graphs.
 
 mod folded;
+mod names;
 mod text;
 
 use std::{cmp::Reverse, collections::HashMap, sync::atomic::Ordering::Relaxed, time::Duration};
@@ -35,7 +36,7 @@ pub struct Report {
 /// What is known of a lock. A reader-writer lock is two: for reading, and for writing.
 #[derive(Debug, Serialize)]
 pub struct LockReport {
-    /// The object's name, or the place that made it, or its address.
+    /// The object's name, or who made it, or its address.
     pub name: String,
     /// What it is taken for.
     pub mode: Mode,
@@ -96,10 +97,14 @@ impl Report {
             sampled.entry(site.lock).or_default().push(site);
         }
         let mut symbols = Symbols::default();
-        let locks = profile.locks.taken().map(|(number, lock)| {
-            let mut stack = |number| symbols.stack(&profile.stacks.frames(number));
+        let mut stack = |number| symbols.stack(&profile.stacks.frames(number));
+        let taken: Vec<_> = profile.locks.taken().collect();
+        let created: Vec<_> = (taken.iter().map(|(_, lock)| stack(lock.created()))).collect();
+        let names = names::by_makers(&created);
+        let locks = taken.into_iter().zip(created).zip(names);
+        let locks = locks.map(|(((number, lock), created), name)| {
             let sites = sampled.remove(&number).unwrap_or_default();
-            LockReport::new(lock, stack(lock.created()), sites_of(&sites, stack))
+            LockReport::new(lock, name, created, sites_of(&sites, &mut stack))
         });
         let mut locks: Vec<_> = locks.collect();
         let waited = |lock: &LockReport| lock.wait.as_ref().map_or(0, |wait| wait.sum_ns);
@@ -123,14 +128,13 @@ impl Report {
 }
 
 impl LockReport {
-    fn new(lock: &Lock, created: Vec<Frame>, sites: Vec<Site>) -> Self {
+    /// `maker` is its name, if it is no object.
+    fn new(lock: &Lock, maker: Option<String>, created: Vec<Frame>, sites: Vec<Site>) -> Self {
         let [acquisitions, contended, slept, owner_off] = lock.counts();
         let (address, mode) = (lock.key().address(), lock.key().mode());
-        let name = symbols::object(address)
-            .or_else(|| Some(format!("of {}", created.first()?.text())))
-            .unwrap_or_else(|| format!("{address:#x}"));
+        let name = symbols::object(address).or(maker);
         Self {
-            name,
+            name: name.unwrap_or_else(|| format!("{address:#x}")),
             mode,
             address,
             created,

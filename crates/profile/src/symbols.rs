@@ -27,12 +27,37 @@ pub struct Frame {
 impl Frame {
     /// `function (file:line)`, with the last part of the file's path.
     pub fn text(&self) -> String {
+        self.with_place(self.function.clone())
+    }
+
+    /// The same without the types of parameters, of which C++ shows many.
+    pub fn short(&self) -> String {
+        self.with_place(without_parameters(&self.function))
+    }
+
+    fn with_place(&self, function: String) -> String {
         let (Some(file), Some(line)) = (&self.file, self.line) else {
-            return self.function.clone();
+            return function;
         };
         let name = Path::new(file).file_name();
         let name = name.map_or_else(|| file.as_str().into(), |name| name.to_string_lossy());
-        format!("{} ({name}:{line})", self.function)
+        format!("{function} ({name}:{line})")
+    }
+}
+
+/// `f(…)` for `f(int, long)`.
+fn without_parameters(function: &str) -> String {
+    let end = function.rfind(')').unwrap_or(0);
+    let mut open = 0;
+    let begin = function[..end].rfind(|c| {
+        open += i32::from(c == ')') - i32::from(c == '(');
+        open < 0
+    });
+    match begin {
+        Some(begin) if begin + 1 < end => {
+            format!("{}(…{}", &function[..begin], &function[end..])
+        }
+        _ => function.to_owned(),
     }
 }
 
@@ -136,5 +161,22 @@ mod tests {
         };
         assert_eq!(frame(Some("/a/b.c")).text(), "f (b.c:7)");
         assert_eq!(frame(None).text(), "f");
+    }
+
+    #[test]
+    fn parameters_are_left_out_and_no_other_parentheses() {
+        for (function, short) in [
+            ("f", "f"),
+            ("f()", "f()"),
+            ("a::f(int, b<(c)1>)", "a::f(…)"),
+            (
+                "(anonymous namespace)::f(void (*)(int)) const",
+                "(anonymous namespace)::f(…) const",
+            ),
+            ("f::operator()(int)", "f::operator()(…)"),
+            ("f)", "f)"),
+        ] {
+            assert_eq!(without_parameters(function), short);
+        }
     }
 }
