@@ -38,10 +38,15 @@ impl Report {
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "lockyard: {} (process {}): {} locks in {}\n",
+            "lockyard: {} (process {}): {} {} in {}\n",
             self.program,
             self.pid,
             self.locks.len(),
+            if self.locks.len() == 1 {
+                "lock"
+            } else {
+                "locks"
+            },
             time(Duration::from_secs_f64(self.seconds)),
         );
         if !self.locks.is_empty() {
