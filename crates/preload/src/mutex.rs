@@ -307,6 +307,7 @@ impl<L: Lock> Held<'_, L> {
                     None => self.lock.lock_unless_mine(),
                 };
             }
+            // An unlock until then makes the exchange or the sleep fail; a later one finds the bit.
             let waits = unlocks | OWNER_WAITS;
             let told = (self.unlocks).compare_exchange(unlocks, waits, Relaxed, Relaxed);
             if told.is_ok() && park::park_on(self.unlocks, waits, deadline) == Woken::TimedOut {
