@@ -21,7 +21,7 @@ const TOKEN: u32 = 1;
 const PARKED: u32 = 2;
 
 /// Sleeps until a token arrives, and takes it.
-pub fn park(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
+pub(crate) fn park(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
     // (P1) Acquire, here and below, pairs with unpark's Release.
     if parker
         .compare_exchange(EMPTY, PARKED, Acquire, Acquire)
@@ -48,6 +48,9 @@ fn sleep(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
 
 /// Sleeps in the kernel if our own word holds `expected`; may return at any time. The kernel
 /// has a full barrier before it compares: it counts who is about to sleep, for its wakers.
+///
+/// # Panics
+/// If the kernel cannot read the word.
 #[inline]
 pub fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Woken {
     match wait(word, expected, deadline) {
@@ -58,6 +61,9 @@ pub fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> W
 }
 
 /// Wakes all that sleep in the kernel on our own word.
+///
+/// # Panics
+/// If the kernel refuses to.
 pub fn unpark_on(word: &AtomicU32) {
     futex::wake(word, Flags::PRIVATE, i32::MAX as u32)
         .expect("a futex wake on a mapped word cannot fail");
@@ -75,7 +81,7 @@ pub fn unpark_at(word: *const AtomicU32) {
 
 /// Sleeps in the kernel if the word holds `expected`.
 #[inline]
-pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> io::Result<()> {
+pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> io::Result<()> {
     let clock = match deadline.is_some_and(clock::is_realtime) {
         true => Flags::CLOCK_REALTIME,
         false => Flags::empty(),
@@ -87,7 +93,7 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> io::
 }
 
 /// Leaves a token and wakes the sleeper if there is one.
-pub fn unpark(parker: &AtomicU32) {
+pub(crate) fn unpark(parker: &AtomicU32) {
     // (P1) Release pairs with park's Acquire.
     if parker.swap(TOKEN, Release) == PARKED {
         unpark_on(parker);
@@ -95,6 +101,6 @@ pub fn unpark(parker: &AtomicU32) {
 }
 
 /// Whether the task was woken and has not come back yet.
-pub fn is_arriving(parker: &AtomicU32) -> bool {
+pub(crate) fn is_arriving(parker: &AtomicU32) -> bool {
     parker.load(Relaxed) == TOKEN // a hint
 }
