@@ -22,12 +22,13 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
-/// aarch64 is tested in an emulator.
-const ROUNDS: u64 = if cfg!(target_arch = "aarch64") {
-    20
-} else {
-    200
-};
+const ROUNDS: u64 = 200;
+
+/// aarch64 is tested in an emulator. That one guards its translated code by spin
+/// locks, for which a real-time thread spins when it has preempted the ordinary
+/// thread that holds one: once in 140 runs of this file, and by its profile in
+/// no code of ours.
+const EMULATED: bool = cfg!(target_arch = "aarch64");
 
 /// Makes the calling thread a real-time one; `false` if it may not.
 fn become_realtime() -> bool {
@@ -45,6 +46,10 @@ fn become_realtime() -> bool {
 
 /// Whether a thread may become a real-time one here.
 fn is_possible() -> bool {
+    if EMULATED {
+        eprintln!("skipped: an emulator spins in its own locks");
+        return false;
+    }
     let possible = thread::spawn(become_realtime).join().unwrap();
     if !possible {
         eprintln!("skipped: no privilege for real-time threads");
