@@ -26,7 +26,7 @@ const ROUNDS: u64 = 200;
 
 /// aarch64 is tested in an emulator. That one guards its translated code by spin
 /// locks, for which a real-time thread spins when it has preempted the ordinary
-/// thread that holds one: once in 140 runs of this file, and by its profile in
+/// thread that holds one: once in 140 runs of the second test, and by its profile in
 /// no code of ours.
 const EMULATED: bool = cfg!(target_arch = "aarch64");
 
