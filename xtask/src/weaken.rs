@@ -72,6 +72,7 @@ impl Lock {
                 "mutex.rs",
                 "mutex/keep.rs",
                 "mutex/leaving.rs",
+                "mutex/left.rs",
                 "mutex/spin.rs",
                 "mutex/wait.rs",
             ],

@@ -255,6 +255,11 @@ impl Memory {
             })
     }
 
+    /// The latest word there.
+    pub(crate) fn word_at(&self, address: usize) -> Option<usize> {
+        self.words.iter().rposition(|word| word.address == address)
+    }
+
     /// How many stores to the word there were.
     pub(crate) fn stores(&self, word: usize) -> usize {
         self.words[word].messages.len() - 1

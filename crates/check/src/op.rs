@@ -94,6 +94,11 @@ pub(crate) enum Call {
 }
 
 impl Call {
+    /// [`Call::Wake`].
+    pub(crate) const fn wake(word: usize, most: u32, bits: u32) -> Self {
+        Self::Wake { word, most, bits }
+    }
+
     /// The word that it reads.
     pub(crate) fn read(self) -> Option<usize> {
         match self {
@@ -154,6 +159,8 @@ pub(crate) enum Request {
     Fence(Ordering),
     /// A new word at this address.
     Word(usize),
+    /// The latest word at this address, if there is one.
+    WordAt(usize),
     /// A new cell.
     Cell,
     Access {

@@ -233,6 +233,14 @@ pub(crate) fn number(address: usize) -> usize {
         .unwrap_or(0)
 }
 
+/// The word that was made there last, freed or not.
+pub(crate) fn at(address: usize) -> Option<usize> {
+    match ask(Request::WordAt(address)) {
+        Answer::Value(word) => Some(word as usize),
+        _ => None,
+    }
+}
+
 /// The values that word number `index` of `object`, which is made of words, has
 /// had so far, in modification order from the first zero on.
 pub fn history<T>(object: &T, index: usize) -> Vec<u32> {

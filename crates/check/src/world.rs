@@ -11,7 +11,7 @@ use crate::{
     fiber::ask,
     memory::THREADS,
     op::{Answer, Call, Op, Question, Request, Update},
-    word::{CheckWord, decide, fence, history, number, wait},
+    word::{CheckWord, at, decide, fence, history, number, wait},
 };
 
 /// The world of the model checker. Its tasks are the threads of a model, in
@@ -313,8 +313,10 @@ impl<K: Kind> Platform for Tasks<K> {
         }
     }
 
-    fn unpark_on(word: &CheckWord, _task: TaskId) {
-        Check::futex_wake(word, u32::MAX, NonZeroU32::MAX);
+    fn unpark_on(word: *const CheckWord, _task: TaskId) {
+        if let Some(word) = at(word.addr()) {
+            call(Call::wake(word, u32::MAX, u32::MAX));
+        }
     }
 
     fn stamp() -> u32 {
@@ -519,8 +521,7 @@ impl KernelFutex for Check {
     }
 
     fn futex_wake(word: &CheckWord, most: u32, bitset: NonZeroU32) -> u32 {
-        let (word, bits) = (word.index(), bitset.get());
-        match call(Call::Wake { word, most, bits }) {
+        match call(Call::wake(word.index(), most, bitset.get())) {
             Answer::Value(woken) => woken,
             _ => unreachable!("the kernel counts whom it wakes"),
         }

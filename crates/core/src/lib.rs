@@ -22,7 +22,7 @@ pub mod rwsem;
 mod wait_queue;
 
 pub use condvar::Condvar;
-pub use mutex::RawMutex;
+pub use mutex::{RawMutex, Unlocks};
 pub use percpu_rwsem::RawPercpuRwLock;
 pub use pimutex::RawPiMutex;
 pub use platform::*;

@@ -101,12 +101,14 @@ mod batch;
 mod codes;
 mod keep;
 mod leaving;
+mod left;
 mod spin;
 mod wait;
 
 pub(crate) use batch::Call;
 pub(crate) use keep::{is_free, named};
 pub(crate) use leaving::Leaving;
+pub use left::Unlocks;
 pub(crate) use spin::{GONE_LOOKS, Promise, Spun, TURN};
 
 use crate::{

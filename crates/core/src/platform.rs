@@ -359,7 +359,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// Wakes `task` if it sleeps by [`Platform::park_on`] of the word, and perhaps others that
     /// do; a comparison there that comes later finds what the caller stored to the word before.
-    fn unpark_on(_word: &Self::U32, task: TaskId) {
+    /// The word may be gone: then perhaps those that sleep on another at its address.
+    fn unpark_on(_word: *const Self::U32, task: TaskId) {
         Self::unpark(task);
     }
 

@@ -199,8 +199,8 @@ impl<N: Numbers> Platform for Threads<N> {
     fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Woken {
         park::park_on(word, expected, deadline)
     }
-    fn unpark_on(word: &AtomicU32, _: TaskId) {
-        park::unpark_on(word);
+    fn unpark_on(word: *const AtomicU32, _: TaskId) {
+        park::unpark_at(word);
     }
     fn yield_to(_: TaskId) {
         spin::let_run();

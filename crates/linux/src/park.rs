@@ -71,7 +71,7 @@ pub fn unpark_on(word: &AtomicU32) {
 
 /// [`unpark_on`] of the word at that address, which may be gone: then it may wake who sleeps on
 /// another one there.
-pub fn unpark_at(word: *const AtomicU32) {
+pub(crate) fn unpark_at(word: *const AtomicU32) {
     errno::kept(|| {
         let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: the kernel looks for sleepers by the address, and does not read there.

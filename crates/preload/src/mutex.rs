@@ -6,7 +6,7 @@
 //! | 4 | its kind, as a static initialiser has it | | its kind, with a flag above these |
 //! | 5 | 0, or [`SEEN`] once watched | [`PI`] and its kind | its own: small, or 0 |
 //! | 6 | locks of a recursive one beyond the first | likewise | its own |
-//! | 7 | unlocks by others than the owner, counted; bit 0: the owner waits for one | 0 | its own |
+//! | 7 | where its owner waits for another to unlock it | 0 | its own |
 //! | 8 | its number, if the order validator is on | likewise | its own |
 //!
 //! So a static initialiser is a mutex of ours, and who makes one by attributes decides
@@ -32,7 +32,7 @@ use libc::{
     PTHREAD_MUTEX_RECURSIVE, clockid_t, pthread_mutexattr_t, timespec,
 };
 use lock::Lock;
-use lockyard_core::{Deadline, RawMutex, RawPiMutex, Woken};
+use lockyard_core::{RawMutex, RawPiMutex, Unlocks};
 use lockyard_linux::{Linux, LinuxPi, park};
 use lockyard_order as order;
 
@@ -50,8 +50,6 @@ const PI: u32 = 0x5049_0000;
 const ADOPTING: u32 = 0x4144_0000;
 /// Word 5 of a plain one that was taken while it was watched.
 const SEEN: u32 = 0x5345_0000;
-/// In the number of unlocks by others: the owner waits for the next one.
-const OWNER_WAITS: u32 = 1;
 
 /// What lies in a `pthread_mutex_t`.
 #[repr(C)]
@@ -60,7 +58,7 @@ pub struct Mutex {
     kind: AtomicU32,
     mark: AtomicU32,
     more: AtomicU32,
-    unlocks: AtomicU32,
+    unlocks: Unlocks<Linux>,
     tag: order::Tag,
 }
 
@@ -107,7 +105,7 @@ struct Held<'a, L> {
     /// Of a recursive mutex, in its owner's hands.
     more: &'a AtomicU32,
     /// Where the owner of a normal mutex waits for another to unlock it.
-    unlocks: &'a AtomicU32,
+    unlocks: &'a Unlocks<Linux>,
     /// What it lies in.
     mutex: &'a Mutex,
 }
@@ -242,7 +240,7 @@ impl<L: Lock> Held<'_, L> {
         if self.lock.lock_unless_mine() {
             0
         } else if self.kind == Kind::Normal {
-            result(self.lock_after_another(None), ETIMEDOUT)
+            result(self.lock.lock_after_another(self.unlocks, None), ETIMEDOUT)
         } else {
             self.lock_again(EDEADLK)
         }
@@ -286,33 +284,12 @@ impl<L: Lock> Held<'_, L> {
         // SAFETY: the caller's.
         match unsafe { until.deadline() } {
             Ok(deadline) => watch::waiting(self.key(), || {
-                result(self.lock_after_another(Some(deadline)), ETIMEDOUT)
+                result(
+                    self.lock.lock_after_another(self.unlocks, Some(deadline)),
+                    ETIMEDOUT,
+                )
             }),
             Err(error) => error,
-        }
-    }
-
-    /// Waits while the mutex is the caller's, until another thread unlocks it, and takes it
-    /// then: POSIX has the owner of a normal one wait for ever, and programs use that as a
-    /// semaphore. `false` when the deadline has passed.
-    #[cold]
-    #[inline(never)]
-    fn lock_after_another(&self, deadline: Option<Deadline>) -> bool {
-        loop {
-            // (A) Acquire pairs with `unlock_for_another`'s: counted, it is not mine.
-            let unlocks = self.unlocks.load(Acquire);
-            if !self.lock.is_mine() {
-                return match deadline {
-                    Some(deadline) => self.lock.lock_until(deadline),
-                    None => self.lock.lock_unless_mine(),
-                };
-            }
-            // An unlock until then makes the exchange or the sleep fail; a later one finds the bit.
-            let waits = unlocks | OWNER_WAITS;
-            let told = (self.unlocks).compare_exchange(unlocks, waits, Relaxed, Relaxed);
-            if told.is_ok() && park::park_on(self.unlocks, waits, deadline) == Woken::TimedOut {
-                return false;
-            }
         }
     }
 
@@ -347,32 +324,10 @@ impl<L: Lock> Held<'_, L> {
         if self.lock.unlock_if_mine() {
             0
         } else if self.kind == Kind::Normal {
-            self.unlock_for_another()
+            result(self.lock.unlock_for_another(self.unlocks), EPERM)
         } else {
             EPERM
         }
-    }
-
-    /// A thread unlocks a normal mutex that it does not have: the owner has left that to it,
-    /// or nobody has it.
-    #[cold]
-    #[inline(never)]
-    fn unlock_for_another(&self) -> c_int {
-        if !self.lock.is_locked() {
-            return 0;
-        }
-        if !self.lock.take_over() {
-            return EPERM;
-        }
-        let owner_waits_at = ptr::from_ref(self.unlocks);
-        // (A) Release pairs with `lock_after_another`'s: the owner is another.
-        let counted = |unlocks: u32| (unlocks | OWNER_WAITS).wrapping_add(1);
-        let before = self.unlocks.update(Release, Relaxed, counted);
-        let unlocked = self.lock.unlock_if_mine();
-        if before & OWNER_WAITS != 0 {
-            park::unpark_at(owner_waits_at); // an address: the mutex may be gone
-        }
-        result(unlocked, EPERM)
     }
 }
 
@@ -478,7 +433,7 @@ pub unsafe fn init(mutex: *mut Mutex, kind: u32, inherits: bool) {
         kind: AtomicU32::new(kind),
         mark: AtomicU32::new(mark),
         more: AtomicU32::new(0),
-        unlocks: AtomicU32::new(0),
+        unlocks: Unlocks::new(),
         tag: order::Tag::new(),
     };
     // SAFETY: it is writable, of a pthread_mutex_t's size, and nobody uses it yet.

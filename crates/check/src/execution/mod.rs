@@ -388,6 +388,10 @@ impl<'a> Execution<'a> {
                 Answer::Done
             }
             Request::Word(address) => Answer::Value(self.new_word(address) as u32),
+            Request::WordAt(address) => match self.memory.word_at(address) {
+                Some(word) => Answer::Value(word as u32),
+                None => Answer::Done,
+            },
             Request::Cell => Answer::Value(self.memory.cell() as u32),
             Request::Access { cell, write } => {
                 let verb = if write { "writes" } else { "reads" };

@@ -1,5 +1,7 @@
 //! Models of the mutex.
 
+mod left;
+
 use std::rc::Rc;
 
 use lockyard_check::{Check, CheckWord, Explorer, Wakes, afterwards, free, limit_whims, spawn};
@@ -436,41 +438,5 @@ fn tried_while_kept() {
             (0..2).for_each(|_| guarded.lock_at_once());
         });
         afterwards(move || assert!(!guarded.mutex.is_locked()));
-    });
-}
-
-/// One locks the mutex and leaves it to another to unlock, while a third wants it.
-#[test]
-fn unlocked_by_another() {
-    let explorer = Explorer::new().whims(2);
-    let events = [Event::Parked, Event::WokeFirst];
-    explore("mutex, unlocked by another", &explorer, &events, || {
-        let guarded = Guarded::new();
-        let left = Rc::new(CheckWord::ZERO);
-        let (locker, leaves) = (guarded.clone(), left.clone());
-        spawn(move || {
-            limit_whims(0);
-            locker.mutex.lock();
-            locker.work();
-            leaves.store(1, Release);
-        });
-        let unlocker = guarded.clone();
-        spawn(move || {
-            limit_whims(0);
-            Check::spin_until(
-                &left,
-                Acquire,
-                Look::Poll,
-                FOREVER,
-                |left| left == 1,
-                || false,
-            );
-            unlocker.work();
-            unlocker.take_over();
-            unlocker.unlock();
-        });
-        let third = guarded.clone();
-        spawn(move || third.lock_work_unlock());
-        afterwards(move || assert_eq!(guarded.payload.get(), 3));
     });
 }

@@ -1,9 +1,9 @@
 //! The mutex for callers that must be told what is wrong, for they cannot be unwound: C.
 
-use super::{RawMutex, is_free};
+use super::RawMutex;
 use crate::{
     osq,
-    platform::{Ordering::Relaxed, Platform, TaskId, Word},
+    platform::{Platform, TaskId},
 };
 
 impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
@@ -66,22 +66,5 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     #[inline]
     pub unsafe fn unlock_if_mine(&self) -> bool {
         self.body.release_at_once() || self.body.unlock_slow()
-    }
-
-    /// Makes the calling task the owner of a mutex that another locked and has left to
-    /// it to unlock. Returns whether it is: there may be no owner.
-    ///
-    /// # Safety
-    /// The owner, if there is one, does not use the mutex as its owner any more, and has
-    /// told the caller so.
-    #[cold]
-    pub unsafe fn take_over(&self) -> bool {
-        let owner = self.body.owner.load(Relaxed); // checked by the exchange
-        // Relaxed: what the owner did happened before it told the caller. Inside the gate: the
-        // owner may notify yet, and who puts a waiter into the queue there leaves it to its own
-        // unlock if it finds itself the owner (`adopt`); the unlock that comes sees the waiter.
-        let taken =
-            |owner| (self.body.owner).compare_exchange(owner, P::me().number(), Relaxed, Relaxed);
-        !is_free(owner) && self.body.queue.enter(|_| taken(owner).is_ok())
     }
 }
