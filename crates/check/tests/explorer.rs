@@ -330,6 +330,29 @@ fn a_spin_ends_when_it_should() {
     fails(&EXPLORER, patient, "task 1 spins");
 }
 
+/// It stores to the word as it goes.
+struct Stores(Rc<CheckWord>);
+
+impl Drop for Stores {
+    fn drop(&mut self) {
+        self.0.store(1, Relaxed);
+    }
+}
+
+#[test]
+fn a_failure_is_told_where_a_destructor_would_wait() {
+    let model = || {
+        let words = [(); 2].map(|()| Rc::new(CheckWord::ZERO));
+        let stores = Stores(Rc::clone(&words[0]));
+        spawn(move || {
+            words[1].load(Relaxed);
+            drop(stores);
+        });
+        spawn(|| panic!("wrong"));
+    };
+    fails(&EXPLORER, model, "wrong");
+}
+
 #[test]
 fn an_endless_loop_is_found() {
     let forever = || {

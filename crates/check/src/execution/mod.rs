@@ -5,7 +5,10 @@ mod sleepers;
 mod step;
 mod wait;
 
-use std::ops::ControlFlow::{self, Break, Continue};
+use std::{
+    mem,
+    ops::ControlFlow::{self, Break, Continue},
+};
 
 use lockyard_core::Look;
 
@@ -151,8 +154,21 @@ impl<'a> Execution<'a> {
         let flow = self.run_all(setup);
         match flow {
             Continue(()) => Ok(self.steps.len()),
-            Break(halt) => Err(halt),
+            Break(halt) => {
+                if matches!(halt, Halt::Failed(_)) {
+                    self.leave_threads();
+                }
+                Err(halt)
+            }
         }
+    }
+
+    /// Lets the threads be where they are: one that unwinds may come to a destructor that
+    /// waits, which ends the process, and with it what there is to say of the failure.
+    fn leave_threads(&mut self) {
+        self.threads
+            .drain(..)
+            .for_each(|thread| mem::forget(thread.fiber));
     }
 
     fn run_all(&mut self, setup: impl FnOnce() + 'static) -> Flow {

@@ -227,7 +227,10 @@ fn locked_again_in_time() {
             });
         },
     );
-    assert!(counts.iter().all(|count| count.get() > 0), "{counts:?}");
+    assert!(
+        counts.iter().all(|count| count.get() > 0),
+        "the owner did not reach both ends: {counts:?}"
+    );
 }
 
 /// Two unlock it, of whom one should not: the owner comes back, and nobody is stuck.
