@@ -276,11 +276,18 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
     /// As [`RawPercpuRwLock::unlock_write`].
     ///
     /// # Panics
-    /// As [`RawPercpuRwLock::unlock_write`].
+    /// As [`RawPercpuRwLock::unlock_write`]; and where there is no room to count readers: the
+    /// lock is free then.
     pub unsafe fn downgrade(&self) {
         self.check_writer();
-        let _releases = Releases(self); // even if there is no room for the count
-        self.count(1);
+        let room = P::make_room(&self.counter);
+        if room.is_ok() {
+            self.count(1);
+        }
+        self.release(false); // even if there is no room for the count
+        if let Err(why) = room {
+            panic!("{why}");
+        }
     }
 
     /// Whether anybody is in: a snapshot. While readers come and go it may say that nobody is:
@@ -486,14 +493,5 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
             "task {} unlocks the lock at {self:p} for writing, which is held by {writer:?}",
             me.number()
         );
-    }
-}
-
-/// Releases the lock for the writer as it goes.
-struct Releases<'a, P: PerCpu, G: Grant>(&'a RawPercpuRwLock<P, G>);
-
-impl<P: PerCpu, G: Grant> Drop for Releases<'_, P, G> {
-    fn drop(&mut self) {
-        self.0.release(false);
     }
 }

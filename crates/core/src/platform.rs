@@ -509,6 +509,11 @@ pub trait PerCpu: Platform {
     /// no atomic read-modify-write, no barrier, no line that another CPU writes.
     fn add_if(counter: &Self::Counter, delta: i64, guard: &Self::U32, expected: u32) -> bool;
 
+    /// Sees to it that [`PerCpu::add_if`] has room for the parts, or says why there is none.
+    fn make_room(_counter: &Self::Counter) -> Result<(), &'static str> {
+        Ok(())
+    }
+
     /// The sum of the parts, each of which it acquires one after the other: what
     /// happens meanwhile may be in it or not.
     fn sum(counter: &Self::Counter) -> u64;

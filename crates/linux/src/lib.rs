@@ -313,6 +313,9 @@ impl<N: Numbers> PerCpu for Threads<N> {
     fn add_if(counter: &percpu::Counter, delta: i64, guard: &AtomicU32, expected: u32) -> bool {
         counter.add_if(delta, guard, expected)
     }
+    fn make_room(counter: &percpu::Counter) -> Result<(), &'static str> {
+        counter.make_room()
+    }
     fn sum(counter: &percpu::Counter) -> u64 {
         counter.sum()
     }

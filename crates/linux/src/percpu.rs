@@ -76,8 +76,16 @@ impl Counter {
     pub fn add_if(&self, delta: i64, guard: &AtomicU32, expected: u32) -> bool {
         // (N1) Acquire pairs with the Release of who took the place: it is zero.
         match self.first.load(Acquire) {
-            first if first.is_null() => self.take_place(),
+            first if first.is_null() => self.add_later(),
             first => rseq::add_if(Place(first), delta, guard, expected),
+        }
+    }
+
+    /// [`lockyard_core::PerCpu::make_room`].
+    pub fn make_room(&self) -> Result<(), &'static str> {
+        match self.first.load(Relaxed).is_null() {
+            true => self.take_place(),
+            false => Ok(()),
         }
     }
 
@@ -91,10 +99,16 @@ impl Counter {
         parts.fold(0, u64::wrapping_add)
     }
 
-    /// Takes a place, if no other thread is faster. `false`: nothing was added.
+    /// Nothing is added: there was no place yet.
     #[cold]
-    fn take_place(&self) -> bool {
-        let mine = FREE.take().unwrap_or_else(fresh);
+    fn add_later(&self) -> bool {
+        self.take_place().unwrap_or_else(|why| panic!("{why}"));
+        false
+    }
+
+    /// Takes a place, if no other thread is faster; says why there is none.
+    fn take_place(&self) -> Result<(), &'static str> {
+        let mine = FREE.take().map_or_else(fresh, Ok)?;
         // (N1) Release pairs with the Acquire of who finds the place.
         let taken = self.first.compare_exchange(
             ptr::null_mut(),
@@ -105,7 +119,7 @@ impl Counter {
         if taken.is_err() {
             FREE.put(mine);
         }
-        false
+        Ok(())
     }
 }
 
@@ -216,31 +230,29 @@ fn number(first: *const Parts) -> u32 {
         .expect("a place is in a mapping")
 }
 
-/// A place that no counter has had. Its number is used up only when it is there: who panics may
-/// try again, any number of times.
-fn fresh() -> u32 {
+/// A place that no counter has had. Its number is used up only when it is there: who is told
+/// why there is none may try again, any number of times.
+fn fresh() -> Result<u32, &'static str> {
     let mut number = FRESH.load(Relaxed);
     loop {
         let index = (number / PLACES) as usize;
-        assert!(
-            index < MAPPINGS.len(),
-            "more than {} locks with per-CPU counters",
-            MAPPINGS.len() * PLACES as usize
-        );
-        map(&MAPPINGS[index]);
+        let mapping = MAPPINGS
+            .get(index)
+            .ok_or("too many locks have per-CPU counters")?;
+        map(mapping)?;
         // Relaxed: it is only a number; (N2) publishes what is mapped.
         match FRESH.compare_exchange(number, number + 1, Relaxed, Relaxed) {
-            Ok(_) => return number,
+            Ok(_) => return Ok(number),
             Err(now) => number = now,
         }
     }
 }
 
 /// Maps the rows unless they are mapped already.
-fn map(place: &AtomicPtr<Parts>) {
+fn map(place: &AtomicPtr<Parts>) -> Result<(), &'static str> {
     // (N2) Acquire pairs with the Release below: what another has mapped.
     if !place.load(Acquire).is_null() {
-        return;
+        return Ok(());
     }
     let bytes = rows() << ROW_SHIFT;
     // SAFETY: a new private mapping at an address of the kernel's choice touches no
@@ -254,8 +266,10 @@ fn map(place: &AtomicPtr<Parts>) {
         )
     };
     let Ok(mapped) = mapped else {
-        let found = mapping::another_maps(place);
-        return assert!(found, "no memory for the counters of more locks");
+        return match mapping::another_maps(place) {
+            true => Ok(()),
+            false => Err("no memory for the counters of more locks"),
+        };
     };
     // A huge page would hold the rows of many CPUs. A kernel without such has none
     // to be advised about.
@@ -269,6 +283,7 @@ fn map(place: &AtomicPtr<Parts>) {
         // SAFETY: it was mapped above, by us, and nobody else has seen it.
         unsafe { rustix::mm::munmap(mapped, bytes) }.expect("the mapping is ours");
     }
+    Ok(())
 }
 
 #[cfg(test)]
