@@ -4,6 +4,9 @@ use std::{ffi::c_void, num::NonZeroUsize, ptr};
 
 use once_cell::race::OnceNonZeroUsize;
 
+/// glibc has room for the values of so many keys in every thread; it allocates for more.
+const AT_HAND: usize = 32;
+
 /// Calls a function when a thread ends that has asked for it.
 pub struct AtExit {
     /// The key of what is kept for each thread, and 1.
@@ -36,15 +39,33 @@ impl AtExit {
         })
     }
 
+    /// Creates the key, if no other thread is faster: of those [`AT_HAND`] the last one that it
+    /// can have. So the program gets the keys that it gets without us, its destructors are
+    /// called first, and a number that is no key to it is none of ours.
     fn create(&self) {
-        let mut key = 0;
-        // SAFETY: `key` is writable; the destructor is a function of a crate that has this
-        // one, which stays loaded.
-        let created = unsafe { libc::pthread_key_create(&raw mut key, Some(self.call)) } == 0;
-        let and_1 = NonZeroUsize::MIN.saturating_add(key as usize);
-        if created && self.key.set(and_1).is_err() {
+        let mut keys = [0; AT_HAND];
+        let mut created = 0;
+        for key in &mut keys {
+            // SAFETY: `key` is writable; the destructor is a function of a crate that has this
+            // one, which stays loaded.
+            if unsafe { libc::pthread_key_create(key, Some(self.call)) } != 0 {
+                break;
+            }
+            created += 1;
+            if *key as usize >= AT_HAND - 1 {
+                break;
+            }
+        }
+        let keys = &keys[..created];
+        let at_hand = |key: &&libc::pthread_key_t| (**key as usize) < AT_HAND;
+        let last = keys.iter().rfind(at_hand).or(keys.first());
+        let ours = last.filter(|key| {
+            let and_1 = NonZeroUsize::MIN.saturating_add(**key as usize);
+            self.key.set(and_1).is_ok()
+        });
+        for key in keys.iter().filter(|&key| Some(key) != ours) {
             // SAFETY: it was created above, by us, and nobody else has seen it.
-            unsafe { libc::pthread_key_delete(key) };
+            unsafe { libc::pthread_key_delete(*key) };
         }
     }
 }

@@ -131,13 +131,16 @@ unsafe fn wait(
     // SAFETY: the caller's.
     if unsafe { layout::is_shared(cond) } {
         // SAFETY: the caller's.
-        return unsafe { wait_among_processes(cond, mutex, until) };
+        return unsafe { wait_among_processes(cond, mutex, partner, until) };
     }
     interrupt::begin();
     // SAFETY: it has no clause. It unwinds past frames that have nothing to drop.
     unsafe { pthread_testcancel() };
+    partner.leaves();
     // SAFETY: the caller's.
-    match unsafe { wait_interruptibly(cond, mutex, partner.lock, deadline) } {
+    let ended = unsafe { wait_interruptibly(cond, mutex, partner.lock, deadline) };
+    partner.is_back();
+    match ended {
         Ended::With(code) => code,
         Ended::Interrupted => {
             // SAFETY: as above; and the thread has the mutex.
@@ -185,7 +188,12 @@ unsafe fn wait_interruptibly(
 /// # Safety
 /// As for `pthread_cond_wait`.
 #[cold]
-unsafe fn wait_among_processes(cond: *mut Cond, mutex: *mut Mutex, until: Option<Until>) -> c_int {
+unsafe fn wait_among_processes(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    partner: Partner<'_>,
+    until: Option<Until>,
+) -> c_int {
     // SAFETY: the caller's.
     let (moment, ends) = unsafe { Until::soon(until) };
     let mut own = MaybeUninit::new(libc::PTHREAD_MUTEX_INITIALIZER);
@@ -197,10 +205,12 @@ unsafe fn wait_among_processes(cond: *mut Cond, mutex: *mut Mutex, until: Option
         pthread_testcancel();
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut state);
         next::pthread_mutex_lock(own);
+        partner.leaves();
         pthread_mutex_unlock(mutex);
         let waited = next::pthread_cond_clockwait(cond, own, moment.0, &raw const moment.1);
         next::pthread_mutex_unlock(own);
         let taken = pthread_mutex_lock(mutex);
+        partner.is_back();
         pthread_setcancelstate(state, &raw mut state);
         if waited == 0 {
             return taken; // a signal, which is not to be lost

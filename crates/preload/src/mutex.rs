@@ -8,6 +8,7 @@
 //! | 6 | locks of a recursive one beyond the first | likewise | its own |
 //! | 7 | where its owner waits for another to unlock it | 0 | its own |
 //! | 8 | its number, if the order validator is on | likewise | its own |
+//! | 9 | who waits for a condition variable, and is to have it afterwards | likewise | its own |
 //!
 //! So a static initialiser is a mutex of ours, and who makes one by attributes decides
 //! whose it is: what is robust, shared with other processes or has a ceiling is the C
@@ -60,6 +61,8 @@ pub struct Mutex {
     more: AtomicU32,
     unlocks: Unlocks<Linux>,
     tag: order::Tag,
+    /// Written by who has the mutex.
+    users: AtomicU32,
 }
 
 type PiLock = RawPiMutex<LinuxPi>;
@@ -117,6 +120,11 @@ impl Mutex {
     fn is_plain(&self) -> bool {
         // Constant since it was initialised.
         (self.kind.load(Relaxed) & !LAST_KIND) | self.mark.load(Relaxed) == 0
+    }
+
+    /// Whether somebody who waits for a condition variable is to have it afterwards.
+    fn is_awaited(&self) -> bool {
+        self.users.load(Relaxed) != 0 // who asks has heard that nobody uses it, or does wrong
     }
 
     /// Whether its owner has locked it once.
@@ -339,16 +347,27 @@ pub struct Partner<'a> {
     /// The lock, if the wait releases it, and who has it may make others wait for it, unseen by
     /// who watches.
     pub lock: Option<&'a RawMutex<Linux>>,
-    /// The mutex, if it is watched.
-    watched: Option<&'a Mutex>,
+    mutex: &'a Mutex,
 }
 
 impl Partner<'_> {
     /// The caller, who has the mutex, is about to wait.
     pub fn waits(&self) {
-        if let Some(mutex) = self.watched {
-            mutex.wants_back();
+        if policy::watched() {
+            self.mutex.wants_back();
         }
+    }
+
+    /// The caller is about to release the mutex for its wait.
+    pub fn leaves(&self) {
+        let users = self.mutex.users.load(Relaxed); // the owner's own
+        self.mutex.users.store(users.wrapping_add(1), Relaxed); // likewise
+    }
+
+    /// The caller has it again.
+    pub fn is_back(&self) {
+        let users = self.mutex.users.load(Relaxed); // likewise
+        self.mutex.users.store(users.wrapping_sub(1), Relaxed); // likewise
     }
 }
 
@@ -370,7 +389,7 @@ pub unsafe fn partner<'a>(mutex: *mut Mutex) -> Option<Partner<'a>> {
     Some(Partner {
         may_wait,
         lock,
-        watched: policy::watched().then_some(mutex),
+        mutex,
     })
 }
 
@@ -435,6 +454,7 @@ pub unsafe fn init(mutex: *mut Mutex, kind: u32, inherits: bool) {
         more: AtomicU32::new(0),
         unlocks: Unlocks::new(),
         tag: order::Tag::new(),
+        users: AtomicU32::new(0),
     };
     // SAFETY: it is writable, of a pthread_mutex_t's size, and nobody uses it yet.
     unsafe { mutex.write(unlocked) };
@@ -453,15 +473,16 @@ pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's.
         Whose::Libcs => return unsafe { next::pthread_mutex_destroy(mutex) },
     };
-    if policy::watched() {
+    let used = locked || object.is_awaited();
+    if policy::watched() && locked == used {
         order::destroyed(object.seen(), locked);
     }
-    if !locked {
+    if !used {
         watch::destroyed(watch::Key::new(mutex.addr(), watch::Mode::Mutex));
         object.kind.store(DESTROYED, Relaxed); // nobody uses it any more
         object.mark.store(0, Relaxed); // likewise
     }
-    result(!locked, EBUSY)
+    result(!used, EBUSY)
 }
 
 /// # Safety

@@ -88,6 +88,7 @@ static void cond_signals(void)
 			CODE(pthread_cond_signal(&shared.cond), 0);
 			CODE(pthread_mutex_unlock(&shared.mutex), 0);
 			wait_until_woken(&shared, 1);
+			CODE(pthread_mutex_destroy(&shared.mutex), EBUSY); /* others wait */
 			CODE(pthread_mutex_lock(&shared.mutex), 0);
 			shared.ready = 1;
 			CODE(pthread_mutex_unlock(&shared.mutex), 0);
