@@ -292,21 +292,27 @@ pub fn on_fork() {
 }
 
 thread_local! {
-    /// The thread forks, and has the graph's lock and that of lookups.
-    static FORKS: Cell<bool> = const { Cell::new(false) };
+    /// How often the thread forks: once, and once more in each signal handler that interrupts
+    /// that. The first has the graph's lock and that of lookups.
+    static FORKS: Cell<u32> = const { Cell::new(0) };
 }
 
 extern "C" fn before_fork() {
-    if STATE.get() != INSIDE {
+    let depth = FORKS.get();
+    if depth > 0 {
+        FORKS.set(depth + 1);
+    } else if STATE.get() != INSIDE {
         STATE.set(INSIDE);
-        FORKS.set(true);
+        FORKS.set(1);
         errno::kept(lookup::before_fork); // first: under the graph's lock nothing waits for long
         std::mem::forget(GRAPH.lock());
     }
 }
 
 extern "C" fn after_fork() {
-    if FORKS.replace(false) {
+    let depth = FORKS.get();
+    FORKS.set(depth.saturating_sub(1));
+    if depth == 1 {
         // SAFETY: the thread has locked it before the fork.
         unsafe { GRAPH.force_unlock(lock_api::GuardNoSend::new()) };
         lookup::after_fork();

@@ -4,10 +4,12 @@
 #include <link.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <threads.h>
 #include <time.h>
@@ -358,6 +360,31 @@ static void waits_to_fork(void)
 	pthread_join(thread, NULL);
 }
 
+static void fork_and_wait(int signal)
+{
+	pid_t child = fork();
+
+	(void)signal;
+	if (child == 0)
+		_exit(0);
+	waitpid(child, NULL, 0);
+}
+
+/* A signal handler forks, and interrupts a fork in which locks are held already. */
+static void forks_in_forks(void)
+{
+	struct itimerval often = { { 0, 1500 }, { 0, 1500 } };
+	struct sigaction action = { .sa_handler = fork_and_wait, .sa_flags = SA_RESTART };
+
+	take_a_then_b();
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (int i = 0; i < 1000; i++)
+		fork_and_wait(0);
+	memset(&often, 0, sizeof(often));
+	setitimer(ITIMER_REAL, &often, NULL);
+}
+
 static void quick(void)
 {
 	both_orders();
@@ -408,6 +435,7 @@ static const struct {
 	{ "closed", closed },
 	{ "forks", forks },
 	{ "waits_to_fork", waits_to_fork },
+	{ "forks_in_forks", forks_in_forks },
 	{ "quick", quick },
 	{ "fail", fail },
 	{ "no_memory", no_memory },

@@ -224,7 +224,15 @@ fn deadlocks_are_reported_before_they_happen() {
     let Some(program) = compiled(&compiler, &["deadlock.c"]) else {
         return;
     };
-    for case in ["try", "readers", "recursive", "reuse", "waits_to_fork"] {
+    let true_to_order = [
+        "try",
+        "readers",
+        "recursive",
+        "reuse",
+        "waits_to_fork",
+        "forks_in_forks",
+    ];
+    for case in true_to_order {
         assert_eq!(reported(&program, case), (Some(0), String::new()), "{case}");
     }
     let line = "lockyard: no memory for the order of locks: orders are not seen\n";
