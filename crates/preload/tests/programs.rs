@@ -135,10 +135,11 @@ fn every_function_does_what_posix_says() {
 
 /// Cases of normal mutexes that do not hold for those with priority inheritance, of whichever
 /// library: another thread unlocks them, or a fork's child.
-const NOT_INHERITING: [&str; 3] = [
+const NOT_INHERITING: [&str; 4] = [
     "unlocked_by_another",
     "mutex_as_semaphore",
     "locked_across_fork",
+    "owner_waits_across_fork",
 ];
 
 /// A program that says whose its locks are.

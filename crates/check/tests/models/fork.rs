@@ -8,7 +8,7 @@ use lockyard_check::{
 };
 use lockyard_core::{
     Condvar, Deadline, Event, FOREVER, Look, Ordering::Relaxed, Platform, RawMutex,
-    RawPercpuRwLock, RawRwLock, Word,
+    RawPercpuRwLock, RawRwLock, Unlocks, Word,
 };
 
 use crate::{DEADLINE, explore};
@@ -18,6 +18,8 @@ struct Shared {
     /// The child's own.
     other: RawMutex<Forks>,
     condvar: Condvar<Forks>,
+    /// Where an owner of the mutex waits for another to unlock it.
+    unlocks: Unlocks<Forks>,
     payload: Tracked<u32>,
 }
 
@@ -27,6 +29,7 @@ impl Shared {
             mutex: RawMutex::new(),
             other: RawMutex::new(),
             condvar: Condvar::new(),
+            unlocks: Unlocks::new(),
             payload: Tracked::new(0),
         });
         name(&shared.mutex, "mutex");
@@ -116,6 +119,23 @@ fn a_mutex() {
             children(1, &shared, Shared::work_unless_lost);
         },
     );
+}
+
+/// The owner that waits for another to unlock the mutex stays behind; the child unlocks it.
+#[test]
+fn an_owner_that_waits() {
+    explore("fork, owner", &Explorer::new().whims(1), &[], || {
+        let shared = Shared::new();
+        parents(1, &shared, |shared| {
+            shared.mutex.lock();
+            shared.mutex.lock_after_another(&shared.unlocks, None);
+        });
+        children(1, &shared, |shared| {
+            // SAFETY: the owner is gone, if there is one.
+            unsafe { shared.mutex.unlock_for_another(&shared.unlocks) };
+            shared.work(&shared.mutex);
+        });
+    });
 }
 
 /// A task was about to move a waiter to the mutex, inside of both queues.

@@ -14,7 +14,8 @@
 //!
 //! Between the owner's two looks nobody counts unseen: to set the mark or to fall asleep
 //! fails then. With the mark gone the owner has it back, or sees who took it over. And since
-//! none but an owner that waits has a mark there, nothing is given to who does not come.
+//! none but an owner that waits has a mark there, nothing is given to who does not come; but
+//! in a fork's child, without its owner, a mutex is taken over.
 
 use super::{RawMutex, is_free};
 use crate::{
@@ -126,7 +127,8 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
             return;
         };
         let nobody_waits = self.body.queue.front().0 == 0; // a hint
-        if nobody_waits && unlocks.give_back(owner) {
+        // Who is gone from a fork's child may have its mark there.
+        if nobody_waits && P::exists(owner) && unlocks.give_back(owner) {
             return;
         }
         // SAFETY: the caller's.

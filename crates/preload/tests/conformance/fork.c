@@ -103,7 +103,42 @@ static void locked_across_fork(void)
 	unlock_all();
 }
 
+static void *lock_twice(void *unused)
+{
+	(void)unused;
+	CODE(pthread_mutex_lock(&mutex), 0);
+	__atomic_store_n(&ready, 1, __ATOMIC_RELAXED);
+	CODE(pthread_mutex_lock(&mutex), 0); /* when another unlocks it */
+	CODE(pthread_mutex_unlock(&mutex), 0);
+	return NULL;
+}
+
+/* In a child, whose owner is gone, a mutex that this wants back can be unlocked and had. */
+static void owner_waits_across_fork(void)
+{
+	pthread_t thread;
+	pid_t pid;
+
+	ready = 0;
+	thread = started(lock_twice, NULL);
+	while (!__atomic_load_n(&ready, __ATOMIC_RELAXED))
+		let_run();
+	usleep(10000); /* it sleeps by now, or is about to */
+	pid = fork();
+	if (pid == 0) {
+		alarm(30);
+		CODE(pthread_mutex_unlock(&mutex), 0);
+		CODE(pthread_mutex_lock(&mutex), 0);
+		CODE(pthread_mutex_unlock(&mutex), 0);
+		_exit(3);
+	}
+	EXPECT(exit_status(pid) == 3);
+	CODE(pthread_mutex_unlock(&mutex), 0);
+	pthread_join(thread, NULL);
+}
+
 void fork_cases(void)
 {
+	RUN(owner_waits_across_fork);
 	RUN(locked_across_fork);
 }
