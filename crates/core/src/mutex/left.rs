@@ -17,7 +17,7 @@
 //! none but an owner that waits has a mark there, nothing is given to who does not come; but
 //! in a fork's child, without its owner, a mutex is taken over.
 
-use super::{RawMutex, is_free};
+use super::{Body, RawMutex, is_free};
 use crate::{
     osq,
     platform::{
@@ -131,13 +131,11 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         if nobody_waits && P::exists(owner) && unlocks.give_back(owner) {
             return;
         }
-        // SAFETY: the caller's.
-        if unsafe { self.take_over() } {
+        if self.body.take_left() {
             let word = &raw const unlocks.word;
             let waits = unlocks.count();
-            // SAFETY: the caller has no guard of what it was left; it may be another's by now
-            // if the caller was not to unlock it.
-            unsafe { self.unlock_if_mine() };
+            // If the caller was not to unlock it, it may be another's by now.
+            let _ = self.body.release_at_once() || self.body.unlock_slow();
             if waits {
                 P::unpark_on(word, owner); // an address: the mutex may be gone
             }
@@ -150,14 +148,21 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// # Safety
     /// The owner, if there is one, does not use the mutex as its owner any more, and has
     /// told the caller so.
-    #[cold]
     pub unsafe fn take_over(&self) -> bool {
-        let owner = self.body.owner.load(Relaxed); // checked by the exchange
+        self.body.take_left()
+    }
+}
+
+impl<P: Platform> Body<P> {
+    /// The calling task becomes the owner in another's place.
+    #[cold]
+    fn take_left(&self) -> bool {
+        let owner = self.owner.load(Relaxed); // checked by the exchange
         // Relaxed: what the owner did happened before it told the caller. Inside the gate: the
         // owner may notify yet, and who puts a waiter into the queue there leaves it to its own
         // unlock if it finds itself the owner (`adopt`); the unlock that comes sees the waiter.
         let taken =
-            |owner| (self.body.owner).compare_exchange(owner, P::me().number(), Relaxed, Relaxed);
-        !is_free(owner) && self.body.queue.enter(|_| taken(owner).is_ok())
+            |owner| (self.owner).compare_exchange(owner, P::me().number(), Relaxed, Relaxed);
+        !is_free(owner) && self.queue.enter(|_| taken(owner).is_ok())
     }
 }
