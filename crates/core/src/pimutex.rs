@@ -75,7 +75,7 @@
 //! gates lend priorities ([`OWN_GATES`](crate::Platform::OWN_GATES)). Spinners do not line up, for the lead
 //! of a line would have to wait for the next to link itself ([`osq::Alone`]).
 
-use core::{cell::OnceCell, marker::PhantomData};
+use core::{cell::OnceCell, marker::PhantomData, mem::offset_of};
 
 use crate::{
     mutex::{Body, HAND_OVER, Leaving, Promise, RawMutex, Spun, is_free},
@@ -120,6 +120,7 @@ impl Policy for Strict {
 #[repr(C)]
 pub struct RawPiMutex<P: KernelPi, S = Adaptive> {
     mutex: RawMutex<P, osq::Alone>,
+    unused: P::U32,
     boosters: P::U32,
     policy: PhantomData<S>,
 }
@@ -131,10 +132,15 @@ impl<P: KernelPi, S: Policy> Default for RawPiMutex<P, S> {
 }
 
 impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
+    /// The offset of four bytes, an atomic word's, that no function reads or writes: for one that
+    /// the mutex lies over in an object of another layout.
+    pub const UNUSED: usize = offset_of!(Self, unused);
+
     /// An unlocked mutex: all its bytes are zero.
     pub const fn new() -> Self {
         Self {
             mutex: RawMutex::new(),
+            unused: P::U32::ZERO,
             boosters: P::U32::ZERO,
             policy: PhantomData,
         }

@@ -30,7 +30,7 @@ pub mod kernel_pi;
 mod loaded;
 mod mapping;
 mod pace;
-pub mod park;
+mod park;
 mod percpu;
 pub mod robust;
 mod rseq;

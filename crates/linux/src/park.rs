@@ -52,7 +52,7 @@ fn sleep(parker: &AtomicU32, deadline: Option<Deadline>) -> Woken {
 /// # Panics
 /// If the kernel cannot read the word.
 #[inline]
-pub fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Woken {
+pub(crate) fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Woken {
     match wait(word, expected, deadline) {
         Err(Errno::TIMEDOUT) => Woken::TimedOut,
         Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Woken::Unparked,
@@ -64,7 +64,7 @@ pub fn park_on(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> W
 ///
 /// # Panics
 /// If the kernel refuses to.
-pub fn unpark_on(word: &AtomicU32) {
+fn unpark_on(word: &AtomicU32) {
     futex::wake(word, Flags::PRIVATE, i32::MAX as u32)
         .expect("a futex wake on a mapped word cannot fail");
 }

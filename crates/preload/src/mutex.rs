@@ -2,9 +2,9 @@
 //!
 //! | word | a mutex of ours | with priority inheritance | the C library's |
 //! |---|---|---|---|
-//! | 0..4 | the mutex | the mutex, and its first word of boosters in word 4 | its own |
-//! | 4 | its kind, as a static initialiser has it | | its kind, with a flag above these |
-//! | 5 | 0, or [`SEEN`] once watched | [`PI`] and its kind | its own: small, or 0 |
+//! | 0..4 | the mutex | the mutex | its own |
+//! | 4 | its kind, as a static initialiser has it, and [`SEEN`] once watched | its kind and [`PI`] | its kind, with other flags |
+//! | 5 | 0 | the mutex's count of boosters | its own |
 //! | 6 | locks of a recursive one beyond the first | likewise | its own |
 //! | 7 | where its owner waits for another to unlock it | 0 | its own |
 //! | 8 | its number, if the order validator is on | likewise | its own |
@@ -21,10 +21,7 @@ mod seen;
 use std::{
     ffi::c_int,
     ptr,
-    sync::atomic::{
-        AtomicU32,
-        Ordering::{Acquire, Relaxed, Release},
-    },
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 pub use fast::{pthread_mutex_lock, pthread_mutex_unlock};
@@ -34,7 +31,7 @@ use libc::{
 };
 use lock::Lock;
 use lockyard_core::{RawMutex, RawPiMutex, Unlocks};
-use lockyard_linux::{Linux, LinuxPi, park};
+use lockyard_linux::{Linux, LinuxPi};
 use lockyard_order as order;
 
 use crate::{next, policy, result, time::Until, watch};
@@ -45,11 +42,10 @@ pub const KIND: usize = 4;
 pub const LAST_KIND: u32 = 3;
 /// The kind of one that was destroyed: the C library answers for it.
 const DESTROYED: u32 = u32::MAX;
-/// The upper half of word 5 of one with priority inheritance.
+/// With the kind of one with priority inheritance. The C library's flags are the lowest
+/// ten bits.
 const PI: u32 = 0x5049_0000;
-/// Word 5 of one that is just becoming one with priority inheritance.
-const ADOPTING: u32 = 0x4144_0000;
-/// Word 5 of a plain one that was taken while it was watched.
+/// With the kind of a plain one that was taken while it was watched.
 const SEEN: u32 = 0x5345_0000;
 
 /// What lies in a `pthread_mutex_t`.
@@ -57,7 +53,7 @@ const SEEN: u32 = 0x5345_0000;
 pub struct Mutex {
     lock: RawMutex<Linux>,
     kind: AtomicU32,
-    mark: AtomicU32,
+    boosters: AtomicU32,
     more: AtomicU32,
     unlocks: Unlocks<Linux>,
     tag: order::Tag,
@@ -70,7 +66,7 @@ type PiLock = RawPiMutex<LinuxPi>;
 const _: () = {
     assert!(std::mem::offset_of!(Mutex, kind) == KIND * 4);
     assert!(size_of::<Mutex>() <= size_of::<libc::pthread_mutex_t>());
-    // Its last word is padding: the mark.
+    assert!(PiLock::UNUSED == std::mem::offset_of!(Mutex, kind));
     assert!(size_of::<PiLock>() == std::mem::offset_of!(Mutex, more));
     assert!(align_of::<Mutex>() <= align_of::<libc::pthread_mutex_t>());
 };
@@ -114,12 +110,18 @@ struct Held<'a, L> {
 }
 
 impl Mutex {
+    /// Its kind and what else is in that word. From its first use on only its owner changes
+    /// it, once, to say that it is watched.
+    #[inline(always)]
+    fn kind(&self) -> u32 {
+        self.kind.load(Relaxed) // one word, of which each value means the same to all
+    }
+
     /// Whether it is nobody's but ours, of any kind, without priority inheritance, and
     /// was never watched.
     #[inline(always)]
     fn is_plain(&self) -> bool {
-        // Constant since it was initialised.
-        (self.kind.load(Relaxed) & !LAST_KIND) | self.mark.load(Relaxed) == 0
+        self.kind() & !LAST_KIND == 0
     }
 
     /// Whether somebody who waits for a condition variable is to have it afterwards.
@@ -136,10 +138,9 @@ impl Mutex {
     /// The lock, if it is ours with priority inheritance.
     #[inline(always)]
     fn pi(&self) -> Option<&PiLock> {
-        let mark = self.mark.load(Relaxed); // likewise
-        // SAFETY: `pthread_mutex_init` has put such a lock there, and the object is
-        // valid as long as this reference, which the caller has.
-        (mark & !LAST_KIND == PI).then(|| unsafe { &*ptr::from_ref(self).cast::<PiLock>() })
+        // SAFETY: `pthread_mutex_init` has put such a lock there, or it is one of zeros, as it
+        // stands there; and the object is valid as long as this reference, which the caller has.
+        (self.kind() & !LAST_KIND == PI).then(|| unsafe { &*ptr::from_ref(self).cast::<PiLock>() })
     }
 
     /// What it is known by to who watches.
@@ -156,10 +157,11 @@ impl Mutex {
         if policy::inherit() {
             self.adopt();
         }
-        let (kind, mark) = (self.kind.load(Relaxed), self.mark.load(Relaxed)); // likewise
+        let kind = self.kind();
+        let flags = kind & !LAST_KIND;
+        let kind = Kind::of(kind & LAST_KIND);
         let (more, unlocks) = (&self.more, &self.unlocks);
         if let Some(lock) = self.pi() {
-            let kind = Kind::of(mark & LAST_KIND);
             Whose::OursPi(Held {
                 lock,
                 kind,
@@ -167,10 +169,9 @@ impl Mutex {
                 unlocks,
                 mutex: self,
             })
-        } else if kind <= LAST_KIND {
-            let (lock, kind) = (&self.lock, Kind::of(kind));
+        } else if flags == 0 || flags == SEEN {
             Whose::Ours(Held {
-                lock,
+                lock: &self.lock,
                 kind,
                 more,
                 unlocks,
@@ -180,30 +181,16 @@ impl Mutex {
             Whose::Libcs
         }
     }
-}
 
-impl Mutex {
-    /// Makes what a static initialiser has made one with priority inheritance, before any
-    /// use: the word of its kind is the lock's from then on.
-    #[cold]
+    /// Makes what a static initialiser has made one with priority inheritance, before the caller
+    /// uses it: to do so is to exchange one word, and all others are zero.
     fn adopt(&self) {
-        // (M) Acquire, here and below, pairs with the Release of who has adopted it.
-        let mut mark = self.mark.load(Acquire);
-        while mark == 0 && self.kind.load(Acquire) <= LAST_KIND {
-            // What is marked stays so: only one thread gets past this, for good.
-            match self.mark.compare_exchange(0, ADOPTING, Acquire, Acquire) {
-                Ok(_) => {
-                    let kind = self.kind.swap(0, Relaxed); // nobody else uses it yet
-                    self.mark.store(PI | kind, Release); // (M)
-                    park::unpark_on(&self.mark);
-                    return;
-                }
-                Err(now) => mark = now,
-            }
-        }
-        while mark == ADOPTING {
-            park::park_on(&self.mark, ADOPTING, None);
-            mark = self.mark.load(Acquire); // (M)
+        let kind = self.kind();
+        if kind <= LAST_KIND {
+            // Who fails finds that another has done it.
+            let _ = self
+                .kind
+                .compare_exchange(kind, PI | kind, Relaxed, Relaxed);
         }
     }
 }
@@ -443,14 +430,11 @@ pub unsafe extern "C" fn pthread_mutex_init(
 /// # Safety
 /// As for `pthread_mutex_init`.
 pub unsafe fn init(mutex: *mut Mutex, kind: u32, inherits: bool) {
-    let (kind, mark) = match inherits || policy::inherit() {
-        true => (0, PI | kind),
-        false => (kind, 0),
-    };
+    let flags = if inherits || policy::inherit() { PI } else { 0 };
     let unlocked = Mutex {
         lock: RawMutex::new(),
-        kind: AtomicU32::new(kind),
-        mark: AtomicU32::new(mark),
+        kind: AtomicU32::new(flags | kind),
+        boosters: AtomicU32::new(0),
         more: AtomicU32::new(0),
         unlocks: Unlocks::new(),
         tag: order::Tag::new(),
@@ -480,7 +464,6 @@ pub unsafe extern "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
     if !used {
         watch::destroyed(watch::Key::new(mutex.addr(), watch::Mode::Mutex));
         object.kind.store(DESTROYED, Relaxed); // nobody uses it any more
-        object.mark.store(0, Relaxed); // likewise
     }
     result(!used, EBUSY)
 }

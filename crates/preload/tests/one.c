@@ -17,7 +17,7 @@ int main(void)
 
 	pthread_mutex_init(&lock.mutex, NULL);
 	pthread_mutex_lock(&lock.mutex);
-	mutexes = lock.words[5] >> 16 == 0x5049 ? "ours and inherit" : lock.words[2] ? "glibc's" : "ours";
+	mutexes = lock.words[4] >> 16 == 0x5049 ? "ours and inherit" : lock.words[2] ? "glibc's" : "ours";
 	pthread_cond_signal(&cond);
 	pthread_cond_broadcast(&cond);
 	pthread_cond_timedwait(&cond, &lock.mutex, &past);

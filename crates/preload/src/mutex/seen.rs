@@ -4,7 +4,7 @@ use std::{ffi::c_int, ptr, sync::atomic::Ordering::Relaxed};
 
 use lockyard_order::{self as order, Mode::Exclusive};
 
-use super::{Held, Kind, Lock, Mutex, SEEN};
+use super::{Held, Kind, LAST_KIND, Lock, Mutex, SEEN};
 use crate::policy;
 
 impl Mutex {
@@ -43,9 +43,9 @@ impl<L: Lock> Held<'_, L> {
         let again = self.kind != Kind::Normal && self.lock.is_mine();
         let code = take();
         if code == 0 && !again && policy::watched() {
-            let mark = &self.mutex.mark;
-            if mark.load(Relaxed) == 0 {
-                mark.store(SEEN, Relaxed); // the owner's; others find it plain, and not theirs
+            let kind = self.mutex.kind();
+            if kind <= LAST_KIND {
+                self.mutex.kind.store(SEEN | kind, Relaxed); // the owner's; see `Mutex::kind`
             }
             order::took(self.mutex.seen(), Exclusive);
         }
