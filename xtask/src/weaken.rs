@@ -1,16 +1,18 @@
 //! Weakens the orderings of a lock one by one, and asks the models whether
 //! they notice.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{cmp::Reverse, collections::BTreeMap, path::Path};
 
 use anyhow::Context;
 use clap::ValueEnum;
 
 use crate::variants::{Models, Suite, Tree, Verdict};
 
+mod record;
 pub mod sites;
 mod survivors;
 
+use record::{Caught, Record};
 use sites::Weakening;
 
 /// A lock, or what locks are made of, whose orderings can be weakened.
@@ -43,6 +45,8 @@ pub enum Lock {
     Roster,
     /// The keys of words that address spaces share
     FutexKeys,
+    /// Guarded stores that cannot be restarted
+    Announced,
 }
 
 impl Lock {
@@ -61,6 +65,7 @@ impl Lock {
             Lock::Futex => "futex::",
             Lock::Roster => "roster::",
             Lock::FutexKeys => "futex::lookup::",
+            Lock::Announced => "announced::",
         }
     }
 
@@ -105,6 +110,7 @@ impl Lock {
             ],
             Lock::Roster => &["roster.rs"],
             Lock::FutexKeys => &["futex/lookup.rs", "futex/memory.rs"],
+            Lock::Announced => &["announced.rs"],
         }
     }
 }
@@ -115,28 +121,37 @@ pub fn is_listed(file: &str) -> bool {
     files.any(|known| *known == file)
 }
 
-/// Weakens each site of a lock, prints what the models say, and compares that
-/// with the list of survivors. Returns whether they agree.
+/// Weakens each site of a lock, prints what the models say, writes down which of them caught it,
+/// and compares what survives with the list of survivors. Returns whether they agree.
 pub fn run(root: &Path, lock: Lock) -> anyhow::Result<bool> {
     let survivors = survivors::read(root)?;
+    let mut record = Record::read(root)?;
     let mut tree = Tree::new(root, 0)?;
     let mut tally = Tally::default();
     let mut seen = Vec::new();
     for file in lock.files() {
         let text = tree.core(file)?.to_owned();
         for weakening in sites::find(file, &text)? {
-            let verdict = judge(&mut tree, lock, &text, &weakening)?;
             let site = &weakening.site;
             let listed = survivors.iter().any(|survivor| survivor.site == *site);
+            let verdict = judge(&mut tree, lock, &text, &weakening, listed, &record)?;
             println!(
                 "{:30} {:34} {}",
                 format!("{file}:{} {}", weakening.line, site.function),
                 format!("({}) {}", site.label, site.change),
                 tally.note(&verdict, listed)
             );
+            let caught = match &verdict {
+                Verdict::Caught(catch) => Some(Caught::from(catch)),
+                _ => None,
+            };
+            record.note(site, caught);
+            record.write(root)?;
             seen.push(weakening.site);
         }
+        record.keep(file, &seen);
     }
+    record.write(root)?;
     for survivor in &survivors {
         let ours = lock.files().contains(&survivor.site.file.as_str());
         if ours && !seen.contains(&survivor.site) {
@@ -155,12 +170,15 @@ pub fn run(root: &Path, lock: Lock) -> anyhow::Result<bool> {
     Ok(tally.wrong == 0)
 }
 
-/// Runs the lock's models, and when they pass, all the others.
+/// Runs the model that caught it last; else the lock's models, first those that catch most;
+/// and, unless it is known to survive, all the others.
 fn judge(
     tree: &mut Tree,
     lock: Lock,
     text: &str,
     weakening: &Weakening,
+    survives: bool,
+    record: &Record,
 ) -> anyhow::Result<Verdict> {
     let Weakening { site, range, .. } = weakening;
     let mut text = text.to_owned();
@@ -168,11 +186,24 @@ fn judge(
     tree.change(&BTreeMap::from([(site.file.clone(), text)]))?;
     let models = Models::build(tree, Suite::Models).with_context(|| format!("{site:?}"))?;
     let names = models.names().iter().map(String::as_str);
-    let (own, others): (Vec<&str>, Vec<&str>) =
-        names.partition(|name| name.starts_with(lock.models()));
-    Ok(match models.run(&own)? {
-        Verdict::Passed => models.run(&others)?,
-        verdict => verdict,
+    let last = record.of(site).map(|Caught(model, _)| model.as_str());
+    let (last, names): (Vec<&str>, Vec<&str>) = names.partition(|name| last == Some(*name));
+    let (mut own, others): (Vec<&str>, Vec<&str>) = names
+        .into_iter()
+        .partition(|name| name.starts_with(lock.models()));
+    own.sort_by_key(|name| Reverse(record.catches(name)));
+    let others = if survives { Vec::new() } else { others };
+    let mut late = Vec::new();
+    for names in [last, own, others] {
+        match models.run(&names)? {
+            Verdict::Passed => {}
+            Verdict::TimedOut(names) => late.extend(names),
+            caught @ Verdict::Caught(_) => return Ok(caught),
+        }
+    }
+    Ok(match late.is_empty() {
+        true => Verdict::Passed,
+        false => Verdict::TimedOut(late),
     })
 }
 
@@ -219,19 +250,33 @@ impl Tally {
 mod tests {
     use std::fs;
 
-    use super::*;
+    use super::{sites::Site, *};
 
     #[test]
-    fn every_survivor_names_a_site() {
+    fn every_site_is_caught_or_survives() {
         let root = &crate::root().unwrap();
         let mut sites = Vec::new();
         for file in Lock::value_variants().iter().flat_map(|lock| lock.files()) {
             let text = fs::read_to_string(root.join("crates/core/src").join(file)).unwrap();
             sites.extend(sites::find(file, &text).unwrap());
         }
-        for survivor in survivors::read(root).unwrap() {
-            let site = survivor.site;
-            assert!(sites.iter().any(|known| known.site == site), "{site:?}");
+        let survivors = survivors::read(root).unwrap();
+        for survivor in &survivors {
+            let site = &survivor.site;
+            assert!(sites.iter().any(|known| known.site == *site), "{site:?}");
+        }
+        let record = Record::read(root).unwrap();
+        for (file, caught) in record.all() {
+            let is_there = |site: &Site| site.file == file && record::key(site) == caught;
+            assert!(
+                sites.iter().any(|known| is_there(&known.site)),
+                "{file}: {caught}"
+            );
+        }
+        for Weakening { site, .. } in &sites {
+            let survives = survivors.iter().any(|survivor| survivor.site == *site);
+            let caught = record.of(site).is_some();
+            assert!(caught != survives, "ask `cargo xtask weaken`: {site:?}");
         }
     }
 

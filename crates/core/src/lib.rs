@@ -6,6 +6,7 @@
 //! new`.
 #![no_std]
 
+pub mod announced;
 mod api;
 pub mod condvar;
 pub mod futex;

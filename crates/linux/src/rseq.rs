@@ -5,25 +5,24 @@
 //! later), a thread that is interrupted between the test and the write starts
 //! over with the test, and `membarrier` (5.10) interrupts them all.
 //!
-//! Without, a thread says in its record that it is inside, with one atomic
-//! exchange on a line of its own, and `quiesce` waits for those that are.
+//! Without, a thread says in its record that it is inside, and `quiesce` waits for those
+//! that are: see [`lockyard_core::announced`].
 
 use std::{
     hint, ptr,
     sync::atomic::{
-        AtomicBool, AtomicIsize, AtomicU32,
-        Ordering::{Acquire, Relaxed, Release, SeqCst},
-        fence,
+        AtomicIsize, AtomicU32,
+        Ordering::{Relaxed, Release},
     },
 };
 
+use lockyard_core::announced::{Way, Ways};
 use rustix::thread::{MembarrierCommand, membarrier};
 
-use crate::{arch, clock, loaded, percpu::Place, tasks};
+use crate::{Linux, arch, clock, loaded, percpu::Place, tasks};
 
-/// Whether any thread has an area, for which the process is registered; and any has none.
-static RESTARTING: AtomicBool = AtomicBool::new(false);
-static ANNOUNCING: AtomicBool = AtomicBool::new(false);
+/// Threads with an area restart, and the process is registered for that.
+static WAYS: Ways<Linux> = Ways::new();
 
 /// Registers the process as it starts, or as the library is loaded, which stays so. In a
 /// process of one thread that takes some microseconds; in one of several the kernel waits for
@@ -50,27 +49,18 @@ fn register() -> bool {
 /// Chooses the way for the calling thread, before its first lock operation.
 /// Returns whether it has restartable sequences.
 pub fn init_thread() -> bool {
-    let area = area();
-    match area {
-        Some(area) => {
-            RESTARTING.store(true, Relaxed);
-            tasks::own().area.set(area);
-        }
-        None => {
-            // A fork's child has its parent's, which may have one.
-            tasks::own().area.set(ptr::null_mut());
-            ANNOUNCING.store(true, Relaxed);
-        }
-    }
-    // (R3) A full barrier between that and the first test of a guard, for the fence in
-    // `quiesce`: it sees which way is gone, or I see the guard changed.
-    fence(SeqCst);
-    area.is_some()
+    // A fork's child has its parent's, which may have one.
+    tasks::own().area.set(area().unwrap_or(ptr::null_mut()));
+    WAYS.go(match restarts() {
+        true => Way::Restarting,
+        false => Way::Announcing,
+    });
+    restarts()
 }
 
 /// A fork's child has not registered, whatever it inherits.
 pub fn after_fork_in_child() {
-    RESTARTING.store(false, Relaxed); // the child has one thread
+    WAYS.forget_restarting();
 }
 
 /// The calling thread's area; null if it has none, or has not locked yet.
@@ -87,8 +77,8 @@ fn area() -> Option<*mut u8> {
     // SAFETY: glibc allocates the area at this offset for every thread. Its
     // field `cpu_id`, which the kernel writes, is at 4.
     let cpu = unsafe { area.wrapping_add(4).cast::<i32>().read_volatile() };
-    // Relaxed: the kernel registers the process, and orders what asks of it.
-    let registered = || RESTARTING.load(Relaxed) || register();
+    // The kernel registers the process, and orders what asks of it.
+    let registered = || WAYS.has(Way::Restarting) || register();
     (cpu >= 0 && registered()).then_some(area)
 }
 
@@ -186,60 +176,41 @@ fn other_add_if(place: Place, delta: i64, guard: &AtomicU32, expected: u32) -> b
     if !own_area().is_null() {
         return add_if(place, delta, guard, expected);
     }
-    announced(guard, expected, || {
-        place.shared(me).fetch_add(delta.cast_unsigned(), Release); // the caller's pair
-    })
+    tasks::record(me)
+        .announcement
+        .store_if(guard, expected, || {
+            place.shared(me).fetch_add(delta.cast_unsigned(), Release); // the caller's pair
+        })
 }
 
 #[cold]
 fn announced_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
-    announced(guard, expected, || {
-        word.store(value, Release); // the caller's pair
-    })
-}
-
-/// Tests the guard and writes, visibly inside all the time.
-fn announced(guard: &AtomicU32, expected: u32, write: impl FnOnce()) -> bool {
-    let inside = &tasks::record(tasks::me()).inside;
-    // (R1) SeqCst: a full barrier between the announcement and the test, for
-    // the fence in `quiesce`: it sees me inside, or I see the guard changed.
-    inside.fetch_add(1, SeqCst);
-    fence(SeqCst);
-    let passed = guard.load(Acquire) == expected; // (R1)
-    if passed {
-        write();
-    }
-    inside.fetch_add(1, Release); // (R2) publishes what I wrote to `quiesce`
-    passed
+    tasks::record(tasks::me())
+        .announcement
+        .store_if(guard, expected, || {
+            word.store(value, Release); // the caller's pair
+        })
 }
 
 /// [`lockyard_core::Platform::quiesce`].
 pub fn quiesce() {
-    fence(SeqCst); // (R1), (R3)
-    if RESTARTING.load(Relaxed) {
+    let restart = || {
         // Registered, it fails where the kernel is out of memory; and for ever where the process
         // has forbidden itself the call since.
         while membarrier(MembarrierCommand::PrivateExpeditedRseq).is_err() {
             clock::sleep_us(1000);
         }
-    }
-    if ANNOUNCING.load(Relaxed) {
-        wait_for_announced();
-    }
-}
-
-fn wait_for_announced() {
-    for record in tasks::records() {
-        let seen = record.inside.load(Acquire); // (R2)
-        let mut looks = 0;
-        while seen & 1 == 1 && record.inside.load(Acquire) == seen {
-            looks += 1;
-            if looks < 1000 {
-                hint::spin_loop();
-            } else {
-                // It was preempted inside: let it run.
-                clock::sleep_us(50);
-            }
+    };
+    let mut looks = 0;
+    let pause = |_: &AtomicU32, _| {
+        looks += 1;
+        if looks < 1000 {
+            hint::spin_loop();
+        } else {
+            // It was preempted inside: let it run.
+            clock::sleep_us(50);
         }
-    }
+    };
+    let announcements = || tasks::records().map(|record| &record.announcement);
+    WAYS.quiesce(restart, announcements, pause);
 }

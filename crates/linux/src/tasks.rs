@@ -19,6 +19,7 @@ use std::{
 
 use lockyard_core::{
     Deadline, KERNEL_WAITERS, TaskId, TaskRecord, Woken,
+    announced::Announcement,
     keeper::Keeper,
     roster::{Entry, Membership, Roster},
     rwsem::Readers,
@@ -44,8 +45,8 @@ pub struct Record {
     pub entry: Entry<AtomicU32>,
     /// Which CPU the thread is on.
     pub whereabouts: Whereabouts,
-    /// Odd while the thread is inside an announced guarded store.
-    pub inside: AtomicU32,
+    /// Whether the thread is at a guarded store that cannot be restarted.
+    pub announcement: Announcement<Linux>,
     /// The thread's handle, while its waits can be interrupted; else 0.
     pub interruptible: AtomicUsize,
     /// Whether somebody has interrupted one.
@@ -520,7 +521,7 @@ extern "C" fn after_fork_in_child() {
             record.entry.thread.store(asked_tid(), Relaxed); // the child has one thread
         } else {
             record.entry.leave(); // nobody else is here
-            record.inside.store(0, Relaxed); // likewise
+            record.announcement.forget();
         }
         record.whereabouts.after_fork_in_child(mine);
     }
@@ -552,16 +553,17 @@ mod tests {
     /// A signal handler forks while its thread is inside, and returns in the child.
     #[test]
     fn who_forks_inside_is_inside_in_the_child() {
-        let inside = &record(me()).inside;
-        inside.fetch_add(1, Relaxed); // the thread's own
-        // SAFETY: the child looks at a word, and ends without destructors.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            let code = i32::from(inside.load(Relaxed) & 1 != 1);
-            // SAFETY: ending a process has no conditions.
-            unsafe { libc::_exit(code) };
-        }
-        inside.fetch_add(1, Relaxed); // as above
+        let me = record(me());
+        let (guard, mut pid) = (AtomicU32::new(0), 0);
+        me.announcement.store_if(&guard, 0, || {
+            // SAFETY: the child looks at a word, and ends without destructors.
+            pid = unsafe { libc::fork() };
+            if pid == 0 {
+                let code = i32::from(!me.announcement.is_inside());
+                // SAFETY: ending a process has no conditions.
+                unsafe { libc::_exit(code) };
+            }
+        });
         assert!(pid > 0, "there is no forking");
         let mut status = 0;
         // SAFETY: `status` is writable, and the child was not waited for yet.

@@ -1,6 +1,7 @@
 //! Models of the locks, one file for each. Each model says how many executions
 //! it took, and that it reached the rare paths it is for.
 
+mod announced;
 mod condvar;
 mod fork;
 mod futex;
