@@ -108,7 +108,7 @@ fn pass_unbroken(root: &Path, twins: &[Twin], all: bool) -> anyhow::Result<()> {
             continue;
         }
         let names: Vec<&str> = names.into_iter().collect();
-        match Models::build(&tree, suite)?.run(&names)? {
+        match Models::build(&tree, suite)?.run(&names, None)? {
             Verdict::Passed => {}
             Verdict::Caught(Catch { model, what, .. }) => {
                 bail!("{model} fails of locks without a fault: {what}")
@@ -201,7 +201,7 @@ fn fails(models: &Models, name: &str, twin: &Twin) -> anyhow::Result<String> {
         models.names().iter().any(|known| known == name),
         "no {name} among the quick ones"
     );
-    match models.run(&[name])? {
+    match models.run(&[name], None)? {
         Verdict::Caught(Catch {
             model,
             execution,

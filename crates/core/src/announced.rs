@@ -141,12 +141,14 @@ impl<P: Platform> Ways<P> {
         }
         if self.has(Way::Announcing) {
             for Announcement { count } in announcements() {
-                let seen = count.load(Acquire); // (A2) pairs with the Release of `store_if`
-                if !seen.is_multiple_of(2) {
-                    // (A2) likewise
-                    while count.load(Acquire) == seen {
-                        pause(count, seen);
+                let mut first = None;
+                loop {
+                    let now = count.load(Acquire); // (A2) pairs with the Release of `store_if`
+                    let seen = *first.get_or_insert(now);
+                    if now.is_multiple_of(2) || now != seen {
+                        break;
                     }
+                    pause(count, seen);
                 }
             }
         }

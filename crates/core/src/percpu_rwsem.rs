@@ -50,7 +50,7 @@
 //!
 //! | reader (P5) | writer (P5) |
 //! |---|---|
-//! | count 1 | read `undone` |
+//! | count 1; fence (P2) | read `undone` |
 //! | add 1 to `undone` | sum up |
 //!
 //! All other subtractions are those of readers that were in before the writer came,
@@ -365,8 +365,8 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
     #[cold]
     fn take_back(&self) {
         P::event(Event::TookBack);
-        // (P5) Release pairs with is_drained's Acquire: my count.
-        self.undone.fetch_add(1, Release);
+        // Relaxed: the fence of (P2) is between my count and this, for (P5).
+        self.undone.fetch_add(1, Relaxed);
         P::fence(); // (P6)
         if let Some(writer) = self.state().writer() {
             P::unpark(writer);
@@ -442,7 +442,7 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
     /// Whether all readers are out: a snapshot, which stays true while there is a
     /// writer that has kept (P1) and (P2).
     fn is_drained(&self) -> bool {
-        // (P5) Acquire pairs with take_back's Release: the sum has what was undone.
+        // (P5) Acquire pairs with the fence before take_back: the sum has what was undone.
         let undone = self.undone.load(Acquire);
         // (P3) the sum acquires: what the readers did.
         P::sum(&self.counter) == u64::from(undone)

@@ -107,11 +107,12 @@ impl Models {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Runs these models, several at a time, until one fails.
+    /// Runs these models, several at a time, until one fails; each for so many executions at most,
+    /// if that is given.
     ///
     /// # Errors
     /// A model that fails otherwise than by an execution.
-    pub fn run(&self, names: &[&str]) -> anyhow::Result<Verdict> {
+    pub fn run(&self, names: &[&str], most: Option<u64>) -> anyhow::Result<Verdict> {
         let next = AtomicUsize::new(0);
         let stop = AtomicBool::new(false);
         let verdicts = Mutex::new(Vec::new());
@@ -121,7 +122,7 @@ impl Models {
                     while !stop.load(Relaxed) {
                         let at = next.fetch_add(1, Relaxed);
                         let Some(name) = names.get(at) else { return };
-                        let ended = self.run_one(name, &stop);
+                        let ended = self.run_one(name, most, &stop);
                         if matches!(ended, Ok(Ended::Failed { .. }) | Err(_)) {
                             stop.store(true, Relaxed);
                         }
@@ -153,9 +154,10 @@ impl Models {
         })
     }
 
-    fn run_one(&self, name: &str, stop: &AtomicBool) -> anyhow::Result<Ended> {
+    fn run_one(&self, name: &str, most: Option<u64>, stop: &AtomicBool) -> anyhow::Result<Ended> {
         let mut child = self
             .command()
+            .envs(most.map(|most| ("MODELS_AT_MOST", most.to_string())))
             .args(["--include-ignored", "--nocapture", "--exact", name])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())

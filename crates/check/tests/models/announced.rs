@@ -133,7 +133,7 @@ fn who_finds_the_guard_open_comes_after_who_opened_it() {
 /// Tasks say which way they go as they come, while another shuts the guard: after that no
 /// store is made.
 fn ways(name: &'static str, ways: [Way; 2]) {
-    explore(name, &Explorer::new(), &[], move || {
+    explore(name, &Explorer::new().whims(1), &[], move || {
         let place = Place::new();
         place.guard.store(OPEN, Relaxed);
         for way in ways {

@@ -32,8 +32,8 @@ const LATE: u64 = 40_000;
 /// Far behind every nap.
 const DEADLINE: Deadline = Deadline(1 << 60);
 
-/// Explores a model, to the end if the environment has `MODELS_IN_FULL`, says what
-/// that took, and makes sure that it reached the paths it is for.
+/// Explores a model, to the end if the environment has `MODELS_IN_FULL`, for as many executions as
+/// `MODELS_AT_MOST` says if it has that, says what that took, and makes sure that it reached the paths it is for.
 pub fn explore(
     name: &str,
     explorer: &Explorer,
@@ -51,9 +51,10 @@ pub fn explore_to(
     events: &[Event],
     model: impl Fn() + 'static,
 ) -> Report {
+    let limit = std::env::var("MODELS_AT_MOST").map(|limit| limit.parse().expect("a number"));
     let most = match std::env::var_os("MODELS_IN_FULL") {
         Some(_) => u64::MAX,
-        None => quick,
+        None => quick.min(limit.unwrap_or(quick)),
     };
     let report = explorer
         .at_most(most)
