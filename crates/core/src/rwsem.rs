@@ -145,7 +145,7 @@
 //! times as long, who overtakes it asks on its behalf: those that come sleep then, and it runs.
 //! Who is awake spins in line while the owner runs, readers among writers; and until then a
 //! reader that is awake also joins readers past waiters. A *recursive* reader joins them even
-//! later (`rwsem/recursive.rs`).
+//! later (`rwsem/recursive.rs`), one that comes *in order* never (`rwsem/in_order.rs`).
 
 mod api;
 mod at_once;
@@ -154,6 +154,7 @@ mod codes;
 mod count;
 mod enter;
 mod fenced;
+mod in_order;
 mod keep;
 mod plain;
 mod readers;
@@ -275,6 +276,7 @@ impl<P: Platform> Node<P> {
             Kind::Write,
             Kind::Upgrade,
             Kind::Recursive,
+            Kind::InOrder,
         ];
         let kind = self.kind.load(Relaxed); // the gate orders it
         kinds.into_iter().find(|&known| known as u32 == kind)

@@ -78,7 +78,7 @@ impl Rwlock {
     fn try_read(&self) -> bool {
         let taken = match self.is_recursive() {
             true => self.lock.try_read_recursive(),
-            false => self.lock.try_read(),
+            false => self.lock.try_read_in_order(),
         };
         if taken {
             watch::took(self.key(Mode::Read));
@@ -130,7 +130,7 @@ impl Rwlock {
         watch::waiting(self.key(Mode::Read), || {
             match self.is_recursive() {
                 true => self.lock.read_recursive(),
-                false => self.lock.read(),
+                false => self.lock.read_in_order(),
             }
             0
         })
@@ -169,7 +169,7 @@ impl Rwlock {
     unsafe fn read_until(&self, until: Until) -> c_int {
         let read = |deadline| match self.is_recursive() {
             true => self.lock.read_recursive_until(deadline),
-            false => self.lock.read_until(deadline),
+            false => self.lock.read_in_order_until(deadline),
         };
         // SAFETY: the caller's.
         self.seen_to(self.reader(), false, || unsafe {

@@ -3,6 +3,7 @@
 mod another;
 mod bias;
 mod claims;
+mod in_order;
 mod keep;
 mod last;
 mod pair;

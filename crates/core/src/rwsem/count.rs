@@ -26,12 +26,17 @@ pub(super) enum Kind {
     Upgrade = 4,
     /// As a reader, past those that wait.
     Recursive = 5,
+    /// As a reader, behind those that wait.
+    InOrder = 6,
 }
 
 impl Kind {
     /// Whether it is that of a reader that comes.
     pub(super) const fn reads(self) -> bool {
-        matches!(self, Self::Read | Self::Upgradable | Self::Recursive)
+        matches!(
+            self,
+            Self::Read | Self::Upgradable | Self::Recursive | Self::InOrder
+        )
     }
 
     /// Whether who wants it spins before it queues up.
@@ -86,6 +91,7 @@ impl Count {
             Kind::Write => self.is_free(),
             Kind::Upgrade => self.may_upgrade(),
             Kind::Recursive => !self.has(WRITER),
+            Kind::InOrder => !self.has(WRITER | WAITERS),
         };
         may.then(|| self.entered(kind))
             .filter(|count| !count.has(OVERFLOW))
@@ -95,7 +101,7 @@ impl Count {
     #[inline(always)]
     pub(super) const fn entered(self, kind: Kind) -> Self {
         Self(match kind {
-            Kind::Read | Kind::Recursive => self.0 + READER,
+            Kind::Read | Kind::Recursive | Kind::InOrder => self.0 + READER,
             Kind::Upgradable => self.0 + (READER | UPGRADABLE),
             Kind::Write => self.0 | WRITER,
             Kind::Upgrade => self.0 - (READER | UPGRADABLE) + WRITER,

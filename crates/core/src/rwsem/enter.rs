@@ -233,7 +233,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         P::took((kind != Kind::Upgradable).then(|| self.address()));
         match kind {
             Kind::Write | Kind::Upgrade => self.set_owner(P::me()),
-            Kind::Read | Kind::Recursive | Kind::Upgradable => self.hint_reader(before),
+            Kind::Read | Kind::Recursive | Kind::InOrder | Kind::Upgradable => {
+                self.hint_reader(before)
+            }
         }
     }
 

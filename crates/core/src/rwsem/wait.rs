@@ -73,8 +73,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if self.is_mine() {
             return self.wait_for_myself(deadline);
         }
-        let full = kind.reads() && self.count().entered(Kind::Read).has(OVERFLOW);
-        assert!(!full, "too many readers of the rwsem at {self:p}");
+        self.check_room(kind);
         if self.count().is_to_be_revoked(kind) {
             self.recall(look);
         }
@@ -89,13 +88,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     fn contend_slow(&self, kind: Kind, look: Look, deadline: Option<Deadline>) -> bool {
         let me = P::me();
         let spun = kind.spins() && self.spin(me, kind, look, deadline);
-        if spun || self.take_awake(kind) {
-            return true;
-        }
+        spun || self.take_awake(kind) || self.line_up(me, kind, kind, deadline)
+    }
+
+    /// Queues up as one that wants the lock so at first, and so once it was in the queue.
+    fn line_up(&self, me: TaskId, first: Kind, kind: Kind, deadline: Option<Deadline>) -> bool {
         let node = &P::task(me).rwsem;
         node.told.store(0, Relaxed); // published by the gate
+        let mut wanted = first;
         loop {
-            match self.queue_up(me, kind, deadline) {
+            match self.queue_up(me, wanted, deadline) {
                 Waited::Took => return true,
                 Waited::Cancelled => return false,
                 Waited::Again => node.told.store(node.told.load(Relaxed) + 1, Relaxed), // likewise
@@ -103,7 +105,24 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             if kind.spins() && self.outlast_fenced(kind, deadline) || self.take_awake(kind) {
                 return true;
             }
+            wanted = kind;
         }
+    }
+
+    fn check_room(&self, kind: Kind) {
+        let full = kind.reads() && self.count().entered(Kind::Read).has(OVERFLOW);
+        assert!(!full, "too many readers of the rwsem at {self:p}");
+    }
+
+    /// Waits for the lock as a reader behind those that are in the queue.
+    #[inline(never)]
+    pub(super) fn queue_up_to_read(&self, deadline: Option<Deadline>) -> bool {
+        P::waits(self.address());
+        if self.is_mine() {
+            return self.wait_for_myself(deadline);
+        }
+        self.check_room(Kind::InOrder);
+        self.line_up(P::me(), Kind::InOrder, Kind::Read, deadline)
     }
 
     /// The writer wants the lock again: that ends at the deadline, or is a

@@ -255,7 +255,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline]
     fn part(&self, kind: Kind, count: Count) -> u32 {
         let (part, holds) = match kind {
-            Kind::Read | Kind::Recursive => (READER, count.has_counted_reader()),
+            Kind::Read | Kind::Recursive | Kind::InOrder => (READER, count.has_counted_reader()),
             Kind::Upgradable => (READER | UPGRADABLE, count.has(UPGRADABLE)),
             Kind::Write | Kind::Upgrade => (count.of_writer(), self.is_mine()),
         };
@@ -483,7 +483,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let mut next = queue.first();
         while let Some(task) = next {
             next = queue.after(task);
-            let Some(entered) = Self::joined(count, task, first) else {
+            let Some(entered) = Self::joined(count, task, first, somebody_stays) else {
                 somebody_stays = true;
                 continue;
             };
@@ -519,12 +519,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// The count with `task` as one more reader, if it is one that may join.
-    fn joined(count: Count, task: TaskId, first: Kind) -> Option<Count> {
+    /// The count with `task` as one more reader, if it is one that may join; `behind` says that
+    /// somebody stays in front of it.
+    fn joined(count: Count, task: TaskId, first: Kind, behind: bool) -> Option<Count> {
         let kind = P::task(task).rwsem.kind()?;
         let joins = match kind {
             Kind::Recursive => true,
             Kind::Read => first.reads(),
+            Kind::InOrder => first.reads() && !behind,
             Kind::Upgradable => first.reads() && !count.has(UPGRADABLE),
             Kind::Write | Kind::Upgrade => false,
         };
