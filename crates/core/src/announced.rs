@@ -55,8 +55,8 @@ impl<P: Platform> Announcement<P> {
     }
 
     /// Runs `store` if `guard` holds `expected`, which is read with `Acquire`; returns whether it
-    /// does. Only the count's own task calls this. What comes before in it is before the store
-    /// to others only as far as `store` sees to that.
+    /// does. Only the count's own task calls this. To have others see what came before the store
+    /// is for `store` itself.
     pub fn store_if(&self, guard: &P::U32, expected: u32, store: impl FnOnce()) -> bool {
         self.count.fetch_add(1, Relaxed); // ordered by the barrier
         P::fence(); // (A1)
@@ -64,7 +64,7 @@ impl<P: Platform> Announcement<P> {
         if passed {
             store();
         }
-        self.count.fetch_add(1, Release); // (A2) pairs with the Acquire of `await_stores`
+        self.count.fetch_add(1, Release); // (A2) pairs with the Acquire of `quiesce`
         passed
     }
 

@@ -2,8 +2,7 @@
 //!
 //! Other readers overtake who sleeps, for a time. One that comes in order does so only while nobody
 //! is in the queue; else it goes to its end, also if the lock is free or readers have it. There it
-//! is as any other: whoever lets the first ones in sees to it, and with a batch of readers it may
-//! be let in before a writer that stands in front of it.
+//! is as any other: it may be let in with readers in front of it, before a writer between them.
 
 use super::{Kind, RawRwLock, WAITERS, WakeCheck};
 use crate::{

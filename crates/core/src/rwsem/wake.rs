@@ -483,7 +483,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         let mut next = queue.first();
         while let Some(task) = next {
             next = queue.after(task);
-            let Some(entered) = Self::joined(count, task, first, somebody_stays) else {
+            let Some(entered) = Self::joined(count, task, first) else {
                 somebody_stays = true;
                 continue;
             };
@@ -519,14 +519,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// The count with `task` as one more reader, if it is one that may join; `behind` says that
-    /// somebody stays in front of it.
-    fn joined(count: Count, task: TaskId, first: Kind, behind: bool) -> Option<Count> {
+    /// The count with `task` as one more reader, if it is one that may join.
+    fn joined(count: Count, task: TaskId, first: Kind) -> Option<Count> {
         let kind = P::task(task).rwsem.kind()?;
         let joins = match kind {
             Kind::Recursive => true,
-            Kind::Read => first.reads(),
-            Kind::InOrder => first.reads() && !behind,
+            Kind::Read | Kind::InOrder => first.reads(),
             Kind::Upgradable => first.reads() && !count.has(UPGRADABLE),
             Kind::Write | Kind::Upgrade => false,
         };
