@@ -362,10 +362,7 @@ impl<P: Platform> Body<P> {
         let taken = self
             .owner
             .compare_exchange(free, me.number(), Acquire, Relaxed);
-        taken.inspect(|_| {
-            P::took(Some(self.address()));
-            self.inspect();
-        })
+        taken.inspect(|_| self.took())
     }
 
     #[inline(always)]
@@ -394,14 +391,25 @@ impl<P: Platform> Body<P> {
         false
     }
 
-    /// The same where a world cannot do it in one.
+    /// The same, if nobody waits, and the caller has not waited for it lately.
+    #[inline(always)]
+    fn release_alone(&self) -> bool {
+        let (me, front) = (P::number(), self.queue.front());
+        me != 0 && front == Front(0) && !P::waited(self.address()) && self.release_from(me, front)
+    }
+
+    /// The same where a world cannot do it in one step.
     #[inline(always)]
     fn release_in_two_steps(&self, me: u32) -> bool {
         let front = self.queue.front();
-        let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
-        // (M1), (M3) as above.
-        owner == me
-            && Self::is_covered(front)
+        Self::is_covered(front) && self.release_from(me, front)
+    }
+
+    /// Releases the mutex if the caller has it, and this front is covered and still there.
+    #[inline(always)]
+    fn release_from(&self, me: u32, front: Front) -> bool {
+        self.owner.load(Relaxed) == me // the caller's own store, or misuse
+            // (M1), (M3) as above.
             && P::try_store_if(&self.owner, 0, &self.queue.front, front.0)
     }
 

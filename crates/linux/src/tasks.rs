@@ -227,7 +227,7 @@ pub fn me() -> TaskId {
 /// Whether the calling thread has a number and a record: then no lock has to register it.
 #[inline(always)]
 pub fn is_registered() -> bool {
-    own().me.number() != 0 && own().record.get().is_some()
+    own().record.get().is_some()
 }
 
 /// The calling thread's record.

@@ -10,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use crate::{layout, ordered, others, sanitizer, versions};
+use crate::{layout, mutex::LAST_KIND, ordered, others, sanitizer, versions};
 
 const MUTEX: &CStr = c"LOCKYARD_MUTEX";
 const RWLOCK: &CStr = c"LOCKYARD_RWLOCK";
@@ -30,6 +30,11 @@ const PROFILED: u32 = 32;
 
 static LOCKS: AtomicU32 = AtomicU32::new(0);
 
+/// What a mutex's kind is below for it to be quick, and a rwlock's word that says whether
+/// processes share it: 0 where none is. So a look at the lock and one here tell all.
+static QUICK_MUTEXES: AtomicU32 = AtomicU32::new(0);
+static QUICK_RWLOCKS: AtomicU32 = AtomicU32::new(0);
+
 /// Whether the program's mutexes are ours. Once it says so, it does for ever.
 #[inline(always)]
 pub fn mutexes() -> bool {
@@ -44,23 +49,24 @@ pub fn rwlocks() -> bool {
     locks & RWLOCKS != 0 || locks == 0 && decide() & RWLOCKS != 0
 }
 
-/// Whether mutexes are ours, inherit priority if they were made so, and nobody wants to
-/// know what happens to them.
+/// Whether a mutex of this kind is ours, without priority inheritance, was never watched, and
+/// nobody wants to know what happens to it.
 #[inline(always)]
-pub fn plain() -> bool {
-    LOCKS.load(Relaxed) & (MUTEXES | INHERIT | WATCHED | PROFILED) == MUTEXES // likewise
+pub fn is_quick_mutex(kind: u32) -> bool {
+    kind < QUICK_MUTEXES.load(Relaxed) // likewise
+}
+
+/// Whether a rwlock is ours, and nobody wants to know what happens to it: `shared` says whether
+/// processes share it.
+#[inline(always)]
+pub fn is_quick_rwlock(shared: u32) -> bool {
+    shared < QUICK_RWLOCKS.load(Relaxed) // likewise
 }
 
 /// Whether mutexes are ours, and nobody wants to know what happens to them.
 #[inline(always)]
 pub fn unwatched() -> bool {
     LOCKS.load(Relaxed) & (MUTEXES | WATCHED | PROFILED) == MUTEXES // likewise
-}
-
-/// Whether reader-writer locks are ours, and nobody wants to know what happens to them.
-#[inline(always)]
-pub fn rwlocks_unwatched() -> bool {
-    LOCKS.load(Relaxed) & (RWLOCKS | WATCHED | PROFILED) == RWLOCKS // likewise
 }
 
 /// Whether there is a profile, and the order validator does not watch.
@@ -71,7 +77,19 @@ pub fn profiled() -> bool {
 
 /// There is a profile from now on, once it is decided whose the locks are.
 pub fn profile() {
-    LOCKS.fetch_or(PROFILED, Relaxed); // likewise
+    set(LOCKS.load(Relaxed) | PROFILED); // likewise
+}
+
+fn set(locks: u32) {
+    LOCKS.store(locks, Relaxed); // likewise
+    let is_quick = |ours, but| locks & (ours | but | WATCHED | PROFILED) == ours;
+    let mutexes = if is_quick(MUTEXES, INHERIT) {
+        LAST_KIND + 1
+    } else {
+        0
+    };
+    QUICK_MUTEXES.store(mutexes, Relaxed); // likewise
+    QUICK_RWLOCKS.store(is_quick(RWLOCKS, 0).into(), Relaxed); // likewise
 }
 
 /// Whether all mutexes of ours inherit priority.
@@ -96,7 +114,7 @@ fn decide() -> u32 {
     let mut unknown = layout::check_version();
     if unknown.is_ok() {
         let mut locks = asked();
-        LOCKS.store(DECIDED | locks, Relaxed); // what is locked by that is unlocked before the next
+        set(DECIDED | locks); // what is locked by that is unlocked before the next
         if versions::put_back() && locks & MUTEXES != 0 {
             locks &= !(MUTEXES | INHERIT);
             layout::say(&[
@@ -113,11 +131,11 @@ fn decide() -> u32 {
                 b"mutexes stay the C library's: there are other functions for condition variables",
             ]);
         }
-        LOCKS.store(DECIDED | locks, Relaxed); // it tells no more than itself
+        set(DECIDED | locks);
         unknown = layout::check_objects();
     }
     if let Err(why) = &unknown {
-        LOCKS.store(DECIDED, Relaxed); // likewise
+        set(DECIDED);
         why.say();
     }
     LOCKS.load(Relaxed)

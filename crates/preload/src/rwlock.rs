@@ -371,30 +371,55 @@ functions! {
 }
 
 impl Rwlock {
-    /// Whether it is ours, nobody wants to know what happens to it, and the calling thread is
-    /// known: none of the short ways has to register it.
+    /// Whether it is ours, and nobody wants to know what happens to it.
     #[inline(always)]
-    fn may_be_quick(&self) -> bool {
-        self.shared.load(Relaxed) == 0 && policy::rwlocks_unwatched() && is_registered() // likewise
+    fn is_quick(&self) -> bool {
+        policy::is_quick_rwlock(self.shared.load(Relaxed)) // likewise
     }
 }
 
-// What is frequent takes a short way, what is most so the shortest. The rest stands in functions
-// of its own, which are jumped to, for it saves registers first.
+// What is frequent takes a short way, what is most so the shortest: a lock that stays reserved for
+// the caller; then what is plain or biased; then all else. Each is a function of its own, so that
+// the ways before it are short, and `extern "C"`, so that it is jumped to. None but the last has to
+// register the calling thread.
 
 /// # Safety
 /// As above, here and below.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's.
-    let lock = unsafe { &*rwlock };
-    if !lock.may_be_quick() {
-        return rdlock(lock);
+    let rwlock = unsafe { &*rwlock };
+    match rwlock.is_quick() {
+        true if rwlock.lock.retake_to_read() => 0,
+        true => rdlock_shortly(rwlock),
+        false => rdlock(rwlock),
     }
-    if lock.lock.try_read_shared() {
-        return 0;
+}
+
+#[inline(never)]
+extern "C" fn rdlock_shortly(rwlock: &Rwlock) -> c_int {
+    match is_registered() {
+        true if rwlock.lock.try_read_shortly() => 0,
+        true => rdlock_shared(rwlock),
+        false => rdlock(rwlock),
     }
-    rdlock_unshared(lock)
+}
+
+#[inline(never)]
+extern "C" fn rdlock_shared(rwlock: &Rwlock) -> c_int {
+    match rwlock.lock.try_read_shared() {
+        true => 0,
+        false => rdlock(rwlock),
+    }
+}
+
+#[inline(never)]
+extern "C" fn rdlock(rwlock: &Rwlock) -> c_int {
+    match rwlock.is_ours() {
+        true => rwlock.read(),
+        // SAFETY: it is the C library's, and initialised.
+        false => unsafe { next::pthread_rwlock_rdlock(ptr::from_ref(rwlock).cast_mut()) },
+    }
 }
 
 /// # Safety
@@ -402,71 +427,69 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's.
-    let lock = unsafe { &*rwlock };
-    if lock.may_be_quick() && !lock.lock.is_mine() {
-        lock.lock.write();
-        return 0;
+    let rwlock = unsafe { &*rwlock };
+    match rwlock.is_quick() {
+        true if rwlock.lock.retake_to_write() => 0,
+        true => wrlock_shortly(rwlock),
+        false => wrlock(rwlock),
     }
-    wrlock(lock)
+}
+
+#[inline(never)]
+extern "C" fn wrlock_shortly(rwlock: &Rwlock) -> c_int {
+    match rwlock.lock.try_write_shortly() {
+        true => 0,
+        false => wrlock(rwlock),
+    }
+}
+
+#[inline(never)]
+extern "C" fn wrlock(rwlock: &Rwlock) -> c_int {
+    match rwlock.is_ours() {
+        true => rwlock.write(),
+        // SAFETY: likewise.
+        false => unsafe { next::pthread_rwlock_wrlock(ptr::from_ref(rwlock).cast_mut()) },
+    }
 }
 
 /// # Safety
 /// See above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's; and it releases the lock, if it reads it.
-    let (lock, left) = unsafe {
-        let lock = &*rwlock;
-        let quick = lock.may_be_quick();
-        (lock, quick.then(|| lock.lock.unlock_shared()))
-    };
-    match left {
-        Some(true) => 0,
-        Some(false) => unlock_unshared(lock),
-        None => unlock(lock),
+    // SAFETY: the caller's.
+    let rwlock = unsafe { &*rwlock };
+    match rwlock.is_quick() {
+        // SAFETY: if the caller has the lock, it releases it.
+        true if unsafe { rwlock.lock.unlock_kept() } => 0,
+        true => unlock_read_shortly(rwlock),
+        false => unlock(rwlock),
     }
 }
 
 #[inline(never)]
-extern "C" fn rdlock_unshared(lock: &Rwlock) -> c_int {
-    if lock.lock.try_read_unshared() {
-        return 0;
-    }
-    rdlock(lock)
-}
-
-#[inline(never)]
-extern "C" fn unlock_unshared(lock: &Rwlock) -> c_int {
-    // SAFETY: if the caller has the lock, it releases it.
-    if unsafe { lock.lock.unlock_unshared() } {
-        return 0;
-    }
-    unlock(lock)
-}
-
-#[inline(never)]
-extern "C" fn rdlock(lock: &Rwlock) -> c_int {
-    match lock.is_ours() {
-        true => lock.read(),
-        // SAFETY: it is the C library's, and initialised.
-        false => unsafe { next::pthread_rwlock_rdlock(ptr::from_ref(lock).cast_mut()) },
-    }
-}
-
-#[inline(never)]
-extern "C" fn wrlock(lock: &Rwlock) -> c_int {
-    match lock.is_ours() {
-        true => lock.write(),
+extern "C" fn unlock_read_shortly(rwlock: &Rwlock) -> c_int {
+    match is_registered() {
         // SAFETY: likewise.
-        false => unsafe { next::pthread_rwlock_wrlock(ptr::from_ref(lock).cast_mut()) },
+        true if unsafe { rwlock.lock.unlock_read_shortly() } => 0,
+        true => unlock_write_shortly(rwlock),
+        false => unlock(rwlock),
     }
 }
 
 #[inline(never)]
-extern "C" fn unlock(lock: &Rwlock) -> c_int {
-    match lock.is_ours() {
-        true => lock.unlock(),
+extern "C" fn unlock_write_shortly(rwlock: &Rwlock) -> c_int {
+    // SAFETY: likewise.
+    match unsafe { rwlock.lock.unlock_write_shortly() } {
+        true => 0,
+        false => unlock(rwlock),
+    }
+}
+
+#[inline(never)]
+extern "C" fn unlock(rwlock: &Rwlock) -> c_int {
+    match rwlock.is_ours() {
+        true => rwlock.unlock(),
         // SAFETY: likewise.
-        false => unsafe { next::pthread_rwlock_unlock(ptr::from_ref(lock).cast_mut()) },
+        false => unsafe { next::pthread_rwlock_unlock(ptr::from_ref(rwlock).cast_mut()) },
     }
 }

@@ -357,8 +357,8 @@ fn an_owner_that_finds_the_first_late() {
     let events = [Event::FoundLate, Event::MadeWay, Event::Recalled];
     for explorer in [explorer, explorer.keeping()] {
         for changes in 1..=3 {
-            let explorer = explorer.pct(1, changes, 10_000);
-            explore("mutex, a late first", &explorer, &events, || {
+            let explorer = explorer.pct(1, changes, 40_000);
+            explore_to(LATE, "mutex, a late first", &explorer, &events, || {
                 let guarded = tasks(&[4, 3], |guarded| {
                     guarded.lock_work_unlock();
                     guarded.lock_work_unlock();
@@ -417,6 +417,32 @@ fn kept_by_three_at_random() {
     ] {
         explore("mutex of 3, kept", &explorer, &[Event::Revoked], || {
             let guarded = of_all_kinds();
+            afterwards(move || assert!(!guarded.mutex.is_locked()));
+        });
+    }
+}
+
+#[test]
+fn kept_by_one_in_the_shortest_ways() {
+    let explorer = Explorer::new().whims(2).keeping();
+    let events = [Event::Revoked, Event::Parked, Event::WokeFirst];
+    explore("mutex, kept, shortly", &explorer, &events, || {
+        let guarded = tasks(&[0, 2], |guarded| {
+            (0..2).for_each(|_| guarded.lock_work_unlock_shortly());
+        });
+        afterwards(move || assert_eq!(guarded.payload.get(), 4));
+    });
+}
+
+#[test]
+fn three_in_the_shortest_ways() {
+    let explorer = Explorer::new().whims(3).keeping();
+    for explorer in [explorer.fickle(), explorer.pairing(), explorer.inspecting()] {
+        let explorer = explorer.pct(0, 3, 10_000);
+        explore("mutex of 3, shortly", &explorer, &[Event::Revoked], || {
+            let guarded = tasks(&[1, 1, 1], |guarded| {
+                (0..2).for_each(|_| guarded.lock_work_unlock_shortly());
+            });
             afterwards(move || assert!(!guarded.mutex.is_locked()));
         });
     }

@@ -27,14 +27,45 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
         P::number() == 0 && self.body.take(P::me()) || self.wait_unless_mine()
     }
 
-    /// Takes the mutex if it is reserved for the caller.
+    /// Takes the mutex if it is reserved for the caller, who calls [`RawMutex::inspect`] then if
+    /// [`RawMutex::may_inspect`] says so.
     #[inline(always)]
     pub fn retake(&self) -> bool {
-        self.body.retake()
+        self.body.retake_uninspected()
     }
 
-    /// Releases the mutex if nobody has to be seen to: `false` also where the caller does
-    /// not hold it.
+    /// Whether it is time to look after a first waiter that is late.
+    #[inline(always)]
+    pub fn may_inspect(&self) -> bool {
+        P::may_inspect()
+    }
+
+    /// Looks after a first waiter that is late: the caller has the mutex.
+    #[inline(always)]
+    pub fn inspect(&self) {
+        self.body.recall_for_late();
+    }
+
+    /// Releases the mutex if it is reserved for the caller and nobody waits: `false` also where
+    /// the caller does not hold it.
+    ///
+    /// # Safety
+    /// As [`RawMutex::unlock_if_mine`].
+    #[inline(always)]
+    pub unsafe fn unlock_kept(&self) -> bool {
+        P::keeps(self.body.address()) && self.body.release_kept_alone()
+    }
+
+    /// Likewise, if it is not reserved, and the caller has not waited for it lately.
+    ///
+    /// # Safety
+    /// As [`RawMutex::unlock_if_mine`].
+    #[inline(always)]
+    pub unsafe fn unlock_alone(&self) -> bool {
+        self.body.release_alone()
+    }
+
+    /// Releases the mutex if nobody has to be seen to, likewise.
     ///
     /// # Safety
     /// As [`RawMutex::unlock_if_mine`].

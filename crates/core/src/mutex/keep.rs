@@ -26,7 +26,7 @@
 use super::Body;
 use crate::{
     platform::{Event, Look, Ordering::*, Platform, TaskId, Word},
-    wait_queue::RECALL,
+    wait_queue::{Front, RECALL},
 };
 
 /// A mark of the owner word: the mutex is free, and reserved for that task. Not one
@@ -42,11 +42,20 @@ impl<P: Platform> Body<P> {
     /// Takes the mutex if it is reserved for the caller.
     #[inline(always)]
     pub(crate) fn retake(&self) -> bool {
+        let took = self.retake_uninspected();
+        if took {
+            self.inspect();
+        }
+        took
+    }
+
+    /// The same, for callers that inspect it themselves.
+    #[inline(always)]
+    pub(super) fn retake_uninspected(&self) -> bool {
         // (K1); what the mutex protects the keeper has written itself
         let me = P::number();
         P::keeps(self.address()) && P::try_store_if(&self.owner, me, &self.owner, me | KEPT) && {
             P::retook();
-            self.inspect();
             true
         }
     }
@@ -65,10 +74,21 @@ impl<P: Platform> Body<P> {
     #[inline(always)]
     pub(crate) fn release_kept(&self) -> bool {
         let front = self.queue.front();
+        Self::is_covered(front) && self.release_kept_from(front)
+    }
+
+    /// The same, if nobody waits.
+    #[inline(always)]
+    pub(super) fn release_kept_alone(&self) -> bool {
+        let front = self.queue.front();
+        front == Front(0) && self.release_kept_from(front)
+    }
+
+    #[inline(always)]
+    fn release_kept_from(&self, front: Front) -> bool {
         let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
         P::number() == owner
             && owner != 0
-            && Self::is_covered(front)
             // (M1), (M3) the store releases, for the Acquire of who takes it next.
             && P::try_store_if(&self.owner, owner | KEPT, &self.queue.front, front.0)
     }

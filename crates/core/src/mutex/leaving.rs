@@ -80,10 +80,27 @@ impl<P: Platform> Body<P> {
         }
     }
 
-    /// Of its own, so that what stands in the caller's code is small.
+    /// The caller has taken the mutex by an exchange: as [`Body::inspect`]. What is not short
+    /// comes last, so that nothing has to be saved for it before.
+    #[inline(always)]
+    pub(super) fn took(&self) {
+        match P::may_inspect() {
+            true => self.took_inspecting(),
+            false => P::took(Some(self.address())),
+        }
+    }
+
+    /// Of its own, so that what stands in the caller's code is small, as the next.
     #[cold]
     #[inline(never)]
-    fn recall_for_late(&self) {
+    fn took_inspecting(&self) {
+        P::took(Some(self.address()));
+        self.recall_for_late();
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn recall_for_late(&self) {
         if Self::late(self.queue.front()).is_some() {
             P::event(Event::FoundLate);
             self.recall();

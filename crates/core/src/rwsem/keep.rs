@@ -90,8 +90,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// The owner word as the keeper comes.
     #[inline(always)]
-    fn came(&self, how: u32) -> u32 {
-        let owner = self.owner.load(Relaxed); // the caller's own
+    fn came(owner: u32, how: u32) -> u32 {
         owner & !(SEQUENCE - 1) | Self::busy(how)
     }
 
@@ -108,10 +107,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             Kind::Write => 0,
             _ => return false,
         };
+        let owner = self.owner.load(Relaxed); // the caller's own, if the next is so
         count.without(RECALL | OF_WAITERS) == Count::kept_for(P::number())
-            && self.owner.load(Relaxed) & BUSY == 0 // the caller's own
+            && owner & BUSY == 0
             // (K1)
-            && P::store_if(&self.owner, self.came(how), &self.count, count.0)
+            && P::store_if(&self.owner, Self::came(owner, how), &self.count, count.0)
             && {
                 P::retook();
                 true
@@ -121,15 +121,26 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Lets the caller in, if the count says that the lock is reserved for it.
     #[inline(always)]
     pub(super) fn retake(&self, how: u32) -> bool {
-        P::keeps(self.address()) && self.retake_kept(self.count(), how)
+        P::keeps(self.address()) && {
+            let count = self.count();
+            count.is_kept_for(P::number()) && self.retake_from(count, how)
+        }
     }
 
+    /// The same, if nobody waits.
     #[inline(always)]
-    fn retake_kept(&self, count: Count, how: u32) -> bool {
-        count.is_kept_for(P::number())
-            && self.owner.load(Relaxed) & BUSY == 0 // the caller's own
+    pub(super) fn retake_alone(&self, how: u32) -> bool {
+        let count = Count::kept_for(P::number());
+        P::keeps(self.address()) && self.count() == count && self.retake_from(count, how)
+    }
+
+    /// Lets the caller in, if the lock still has the count, which says that it is reserved for it.
+    #[inline(always)]
+    fn retake_from(&self, count: Count, how: u32) -> bool {
+        let owner = self.owner.load(Relaxed); // the caller's own
+        owner & BUSY == 0
             // (K1)
-            && P::try_store_if(&self.owner, self.came(how), &self.count, count.0)
+            && P::try_store_if(&self.owner, Self::came(owner, how), &self.count, count.0)
             && {
                 P::retook();
                 true
@@ -139,25 +150,34 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Lets the caller out, if it came by the reservation and that still stands.
     #[inline(always)]
     pub(super) fn leave_kept(&self, how: u32) -> bool {
-        P::keeps(self.address()) && self.leave_kept_by_me(how)
-    }
-
-    #[inline(always)]
-    fn leave_kept_by_me(&self, how: u32) -> bool {
-        let owner = self.owner.load(Relaxed); // the caller's own store, or not
-        if owner % SEQUENCE != Self::busy(how) {
+        if !P::keeps(self.address()) {
             return false;
         }
-        let count = self.count();
-        count.is_kept_for(P::number())
-            // (K1)
-            && P::try_store_if(&self.owner, Self::left(owner), &self.count, count.0)
+        let owner = self.owner.load(Relaxed); // the caller's own store, or not
+        owner % SEQUENCE == Self::busy(how) && {
+            let count = self.count();
+            count.is_kept_for(P::number()) && self.leave_kept_from(count, owner)
+        }
     }
 
-    /// The same, whichever way it came.
+    /// The same, whichever way it came, if nobody waits.
     #[inline(always)]
-    pub(super) fn leave_kept_somehow(&self) -> bool {
-        P::keeps(self.address()) && self.leave_kept_by_me(self.owner.load(Relaxed) & READERS)
+    pub(super) fn leave_kept_alone(&self) -> bool {
+        if !P::keeps(self.address()) {
+            return false;
+        }
+        let owner = self.owner.load(Relaxed); // likewise
+        let count = Count::kept_for(P::number());
+        (owner % SEQUENCE) & !READERS == Self::busy(0)
+            && self.count() == count
+            && self.leave_kept_from(count, owner)
+    }
+
+    /// Lets the caller out, if the lock still has the count, which says that it is reserved for it.
+    #[inline(always)]
+    fn leave_kept_from(&self, count: Count, owner: u32) -> bool {
+        // (K1)
+        P::try_store_if(&self.owner, Self::left(owner), &self.count, count.0)
     }
 
     /// Lets the caller out, if it came by the reservation and is not in the count by now;

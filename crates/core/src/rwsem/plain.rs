@@ -29,11 +29,18 @@ impl Count {
 }
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
-    /// Takes the lock as a reader, recursive or not, if it is plain or biased: what is quick of
-    /// [`RawRwLock::try_read`], as the next, for callers in whose code the rest had better not
-    /// stand.
+    /// Takes the lock as a reader, recursive or not, if it is reserved for the caller and nobody
+    /// waits: what is
+    /// quick of [`RawRwLock::try_read`], as the next two, for callers in whose code the rest had
+    /// better not stand.
     #[inline(always)]
-    pub fn try_read_shared(&self) -> bool {
+    pub fn retake_to_read(&self) -> bool {
+        self.retake_alone(READERS)
+    }
+
+    /// Likewise, if it is plain or biased.
+    #[inline(always)]
+    pub fn try_read_shortly(&self) -> bool {
         let count = self.count();
         match count.has_but_readers() {
             true => self.read_plain(count),
@@ -41,36 +48,55 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// Likewise, if it is reserved for the caller, or biased, but the first slot is in use, or
-    /// fenced.
+    /// Likewise, if it is biased, but the first slot is in use, or fenced.
     #[inline(always)]
-    pub fn try_read_unshared(&self) -> bool {
+    pub fn try_read_shared(&self) -> bool {
         let count = self.count();
         match count.is_biased() {
             true => self.enter_by_slot(count),
-            false => self.retake(READERS) || count.is_fenced() && self.enter_fenced(),
+            false => count.is_fenced() && self.enter_fenced(),
         }
     }
 
-    /// Releases the lock for the caller, if it reads it, and the lock is biased or plain: what is
-    /// quick of [`RawRwLock::unlock_read`].
-    ///
-    /// # Safety
-    /// If the caller reads the lock, it has no guard of it any more.
+    /// Takes the lock as the writer, if it is reserved for the caller and nobody waits: what is quick of
+    /// [`RawRwLock::try_write`], as the next.
     #[inline(always)]
-    pub unsafe fn unlock_shared(&self) -> bool {
-        self.leave_shortly()
+    pub fn retake_to_write(&self) -> bool {
+        self.retake_alone(0)
     }
 
-    /// Releases the lock for the caller, if it has it by a reservation, or is the writer and the
-    /// lock is plain: what is quick of [`RawRwLock::unlock_write`], and of
-    /// [`RawRwLock::unlock_read`] beside [`RawRwLock::unlock_shared`].
+    /// Likewise, if it is plain, and the caller's number is known.
+    #[inline(always)]
+    pub fn try_write_shortly(&self) -> bool {
+        !P::waited(self.address()) && self.write_plain()
+    }
+
+    /// Releases the lock for the caller, if it has it by a reservation and nobody waits: what is quick of
+    /// [`RawRwLock::unlock_read`] and [`RawRwLock::unlock_write`], as the next two.
     ///
     /// # Safety
     /// If the caller has the lock, it has no guard of it any more.
     #[inline(always)]
-    pub unsafe fn unlock_unshared(&self) -> bool {
-        self.leave_kept_somehow() || self.leave_write_plain()
+    pub unsafe fn unlock_kept(&self) -> bool {
+        self.leave_kept_alone()
+    }
+
+    /// Likewise, if it reads it and the lock is biased or plain.
+    ///
+    /// # Safety
+    /// As [`RawRwLock::unlock_kept`].
+    #[inline(always)]
+    pub unsafe fn unlock_read_shortly(&self) -> bool {
+        self.leave_shortly()
+    }
+
+    /// Likewise, if it is the writer and the lock is plain.
+    ///
+    /// # Safety
+    /// As [`RawRwLock::unlock_kept`].
+    #[inline(always)]
+    pub unsafe fn unlock_write_shortly(&self) -> bool {
+        self.leave_write_plain()
     }
 
     /// Takes the lock as a reader, if it is plain with this count.
@@ -105,14 +131,17 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.remember();
     }
 
-    /// Takes the lock as the writer, if it is plain and free.
+    /// Takes the lock as the writer, if it is plain and free, and the caller's number is known.
     #[inline(always)]
     pub(super) fn write_plain(&self) -> bool {
+        let me = P::number();
         // What an exchange takes is known beforehand: it need not wait for the look at the count.
         // (R1) Acquire pairs with the Release of those that left before.
-        let took = self.count() == Count(0) && self.exchange(Count(0), Count(WRITER), Acquire);
+        let took =
+            me != 0 && self.count() == Count(0) && self.exchange(Count(0), Count(WRITER), Acquire);
         if took {
-            self.own(Kind::Write, Count(0));
+            self.owner.store(me << OWNER_SHIFT, Relaxed); // a hint
+            P::took(Some(self.address()));
         }
         took
     }

@@ -14,11 +14,28 @@ use crate::{next, policy, watch};
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let mutex = unsafe { &*mutex };
-    match mutex.is_plain() && policy::plain() {
-        true if mutex.lock.retake() => 0,
+    match policy::is_quick_mutex(mutex.kind()) {
+        true if mutex.lock.retake() => inspected(mutex),
         true => lock_free(mutex),
-        false => lock_not_plain(mutex),
+        false => lock_not_quick(mutex),
     }
+}
+
+/// The caller has it, by a reservation.
+#[inline(always)]
+fn inspected(mutex: &Mutex) -> c_int {
+    match mutex.lock.may_inspect() {
+        true => inspect(mutex),
+        false => 0,
+    }
+}
+
+/// Likewise, and looks after a first waiter that is late.
+#[cold]
+#[inline(never)]
+extern "C" fn inspect(mutex: &Mutex) -> c_int {
+    mutex.lock.inspect();
+    0
 }
 
 /// One that is plain, and not reserved for the caller.
@@ -39,17 +56,25 @@ extern "C" fn lock_not_free(mutex: &Mutex) -> c_int {
     }
 }
 
-/// One that is not plain, or profiled.
+/// One with priority inheritance, or profiled, or not ours.
 #[inline(never)]
-extern "C" fn lock_not_plain(mutex: &Mutex) -> c_int {
-    // What is reserved for the caller is ours.
-    if policy::profiled() && mutex.is_plain() && mutex.lock.retake() {
-        watch::took(mutex.key());
-        return 0;
-    }
+extern "C" fn lock_not_quick(mutex: &Mutex) -> c_int {
     match mutex.pi() {
         Some(_) => lock_pi(mutex),
-        None => lock_as_asked(mutex),
+        None => lock_not_pi(mutex),
+    }
+}
+
+/// One that is profiled, or not ours.
+#[inline(never)]
+extern "C" fn lock_not_pi(mutex: &Mutex) -> c_int {
+    // What is reserved for the caller is ours.
+    match policy::profiled() && mutex.is_plain() && mutex.lock.retake() {
+        true => {
+            watch::took(mutex.key());
+            inspected(mutex)
+        }
+        false => lock_as_asked(mutex),
     }
 }
 
@@ -83,19 +108,36 @@ extern "C" fn lock_as_asked(mutex: &Mutex) -> c_int {
 pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let mutex = unsafe { &*mutex };
-    let is_timed = || watch::may_time(ptr::from_ref(mutex).addr());
-    let is_plain = mutex.is_plain() && mutex.is_once() && !is_timed();
     // What the caller has is ours.
-    // SAFETY: C has no guards.
-    let unlocked = is_plain && unsafe { mutex.lock.unlock_at_once() };
-    match is_plain {
-        true if unlocked => 0,
-        true => unlock_not_at_once(mutex),
-        false => unlock_not_plain(mutex),
+    match policy::is_quick_mutex(mutex.kind()) && mutex.is_once() {
+        // SAFETY: C has no guards.
+        true if unsafe { mutex.lock.unlock_kept() } => 0,
+        true => unlock_alone(mutex),
+        false => unlock_not_quick(mutex),
     }
 }
 
-/// One that is plain, and is waited for, or not the caller's.
+/// One that is plain, and not reserved for the caller.
+#[inline(never)]
+extern "C" fn unlock_alone(mutex: &Mutex) -> c_int {
+    // SAFETY: C has no guards.
+    match unsafe { mutex.lock.unlock_alone() } {
+        true => 0,
+        false => unlock_at_once(mutex),
+    }
+}
+
+/// One that is plain, and is waited for, or that the caller has waited for lately.
+#[inline(never)]
+extern "C" fn unlock_at_once(mutex: &Mutex) -> c_int {
+    // SAFETY: C has no guards.
+    match unsafe { mutex.lock.unlock_at_once() } {
+        true => 0,
+        false => unlock_not_at_once(mutex),
+    }
+}
+
+/// One that is plain, and is waited for by one who has to be seen to, or not the caller's.
 #[inline(never)]
 extern "C" fn unlock_not_at_once(mutex: &Mutex) -> c_int {
     // SAFETY: C has no guards.
@@ -105,12 +147,34 @@ extern "C" fn unlock_not_at_once(mutex: &Mutex) -> c_int {
     }
 }
 
-/// One that is not plain, that the caller has locked again, or whose hold is timed.
+/// One with priority inheritance, or profiled, or that the caller has locked again, or not ours.
 #[inline(never)]
-extern "C" fn unlock_not_plain(mutex: &Mutex) -> c_int {
+extern "C" fn unlock_not_quick(mutex: &Mutex) -> c_int {
+    match mutex.pi() {
+        Some(_) => unlock_pi(mutex),
+        None => unlock_not_pi(mutex),
+    }
+}
+
+/// One with priority inheritance.
+#[inline(never)]
+extern "C" fn unlock_pi(mutex: &Mutex) -> c_int {
     let pi = || mutex.pi().filter(|_| policy::unwatched());
     match mutex.is_once() && pi().is_some_and(Lock::unlock_if_mine) {
         true => 0,
+        false => unlock_as_asked(mutex),
+    }
+}
+
+/// One that is profiled, or that the caller has locked again, or not ours.
+#[inline(never)]
+extern "C" fn unlock_not_pi(mutex: &Mutex) -> c_int {
+    let is_timed = || watch::may_time(ptr::from_ref(mutex).addr());
+    match mutex.is_plain() && mutex.is_once() && !is_timed() {
+        // What the caller has is ours.
+        // SAFETY: C has no guards.
+        true if unsafe { mutex.lock.unlock_kept() } => 0,
+        true => unlock_alone(mutex),
         false => unlock_as_asked(mutex),
     }
 }

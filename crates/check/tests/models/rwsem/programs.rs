@@ -108,6 +108,46 @@ fn trylock(numbers: Range<u64>) {
     explore_programs::<Trylock>(["rwsem, trylock", "rwsem, trylock, 2 locks"], numbers);
 }
 
+/// Many come and go in the shortest ways.
+fn shortly(random: &mut Rng, _: u32) -> Deed<Shared> {
+    let works: [Work; 4] = [
+        Shared::write_shortly,
+        Shared::read_shortly,
+        Shared::read_shortly,
+        one(random),
+    ];
+    Rc::new(works[random.usize(..works.len())])
+}
+
+fn explore_shortly(numbers: Range<u64>) {
+    let at_end = |shared: &Shared| assert!(!shared.lock.is_locked());
+    let events = [
+        Event::Parked,
+        Event::Revoked,
+        Event::FencedBiasRevoked,
+        Event::BiasRevoked,
+    ];
+    explore(
+        "rwsem, shortly",
+        numbers,
+        &events,
+        shortly,
+        Shared::new,
+        at_end,
+    );
+}
+
+#[test]
+fn random_programs_in_the_shortest_ways() {
+    explore_shortly(20_000..20_100);
+}
+
+#[test]
+#[ignore = "20 times the programs of the test above"]
+fn random_programs_in_the_shortest_ways_for_long() {
+    explore_shortly(20_100..22_100);
+}
+
 #[test]
 fn random_programs() {
     lockless(0..100);

@@ -110,6 +110,37 @@ impl<C: WakeCheck> Shared<C> {
         self.unlock_read();
     }
 
+    /// Writes, and comes and goes in the shortest way that is open, as callers do in whose code the
+    /// rest does not stand.
+    pub fn write_shortly(&self) {
+        let lock = &self.lock;
+        if !(lock.retake_to_write() || lock.try_write_shortly()) {
+            lock.write();
+        }
+        self.work();
+        if !self.leave_shortly() {
+            self.unlock_write();
+        }
+    }
+
+    /// The same of a reader.
+    pub fn read_shortly(&self) {
+        let lock = &self.lock;
+        if !(lock.retake_to_read() || lock.try_read_shortly() || lock.try_read_shared()) {
+            lock.read_recursive();
+        }
+        self.payload.get();
+        if !self.leave_shortly() {
+            self.unlock_read();
+        }
+    }
+
+    fn leave_shortly(&self) -> bool {
+        let lock = &self.lock;
+        // SAFETY: the caller has it, and each way but the one that releases it does nothing.
+        unsafe { lock.unlock_kept() || lock.unlock_read_shortly() || lock.unlock_write_shortly() }
+    }
+
     /// Reads twice at a time, after it has read.
     pub fn read_nested(&self) {
         self.read();
