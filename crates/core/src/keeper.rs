@@ -12,7 +12,7 @@
 //!
 //! The answers are hints: the lock's own word says whose it is.
 
-use core::{cell::Cell, num::NonZero};
+use core::{cell::Cell, hint, num::NonZero};
 
 /// Locks that a task can have reserved at a time: it remembers them by their
 /// address, and one of the same slot makes it forget another.
@@ -215,6 +215,8 @@ impl Keeper {
         let Some(lock) = lock else { return };
         let streak = &self.streaks[slot(lock)];
         if streak.lock.get() == lock {
+            // Who takes few locks has them reserved before long, and seldom comes here.
+            hint::cold_path();
             let left = streak.left.get().wrapping_sub(1);
             streak.left.set(left);
             if left == 0 {

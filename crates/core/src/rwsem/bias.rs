@@ -80,7 +80,7 @@
 //! A visitor that has seen an old `lock` and finds another region there has learnt by that alone
 //! that the task has left its lock.
 
-use core::ptr;
+use core::{hint, ptr};
 
 use super::{Count, OF_WAITERS, OVERFLOW, READER, RawRwLock, WakeCheck};
 use crate::{
@@ -414,7 +414,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Whether the caller came by a slot, which may have been counted since.
     #[inline(always)]
     pub(super) fn came_by_slot(&self, mine: &Slots<P>) -> bool {
-        !mine.are_free() && self.has_slot(mine)
+        !mine.are_free() && {
+            hint::cold_path(); // it reads others
+            self.has_slot(mine)
+        }
     }
 
     /// Whether a slot says that its task reads: a snapshot.

@@ -107,15 +107,16 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             Kind::Write => 0,
             _ => return false,
         };
-        let owner = self.owner.load(Relaxed); // the caller's own, if the next is so
-        count.without(RECALL | OF_WAITERS) == Count::kept_for(P::number())
-            && owner & BUSY == 0
-            // (K1)
-            && P::store_if(&self.owner, Self::came(owner, how), &self.count, count.0)
-            && {
-                P::retook();
-                true
-            }
+        count.without(RECALL | OF_WAITERS) == Count::kept_for(P::number()) && {
+            let owner = self.owner.load(Relaxed); // the caller's own
+            owner & BUSY == 0
+                // (K1)
+                && P::store_if(&self.owner, Self::came(owner, how), &self.count, count.0)
+                && {
+                    P::retook();
+                    true
+                }
+        }
     }
 
     /// Lets the caller in, if the count says that the lock is reserved for it.

@@ -91,7 +91,7 @@ fn every_legal_count_and_no_other() {
     };
     let base = Explorer::new().whims(8).wakes(Wakes::Permissive(1));
     for rotate in 0..9 {
-        look(&base.pct(0, 3, 3_000), of_all_kinds, rotate);
+        look(&base.pct(0, 3, 1_500), of_all_kinds, rotate);
         look(&base.polling().random(0, 300), of_all_kinds, rotate);
     }
     let two_readers = |_| started(&[(2, read_twice), (8, Shared::write)]);
@@ -103,8 +103,8 @@ fn every_legal_count_and_no_other() {
         ])
     };
     for changes in 2..=4 {
-        look(&base.pct(0, changes, 6_000), two_readers, 0);
-        look(&base.pct(0, changes, 6_000), and_two_writers, 0);
+        look(&base.pct(0, changes, 3_000), two_readers, 0);
+        look(&base.pct(0, changes, 3_000), and_two_writers, 0);
     }
     assert_eq!(*seen.borrow(), legal());
 }
