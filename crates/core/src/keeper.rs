@@ -12,13 +12,13 @@
 //!
 //! The answers are hints: the lock's own word says whose it is.
 
-use core::{cell::Cell, hint, num::NonZero};
+use core::{cell::Cell, hint};
 
 /// Locks that a task can have reserved at a time: it remembers them by their
 /// address, and one of the same slot makes it forget another.
 const SLOTS: usize = 16;
 
-/// Locks this many bytes apart have slots of their own.
+/// Of addresses in a row that are this far apart, [`SLOTS`] have slots of their own.
 pub const GRAIN: usize = 16;
 
 /// A reservation saves some nanoseconds an acquisition: only a task that comes
@@ -28,6 +28,9 @@ const SOON: u64 = 500;
 /// The acquisition of a streak from which on time is taken: most streaks end
 /// before.
 const TIMED: u32 = 8;
+
+/// With the acquisitions that are left until a streak is [`TIMED`] long.
+const UNTIMED: u32 = 1 << 31;
 
 /// Acquisitions in a row that earn a reservation, at first and at most.
 const EARNS: u32 = 64;
@@ -74,12 +77,13 @@ pub struct Keeper {
 struct Streak {
     /// 0 when there is none, or when it has earned the reservation.
     lock: Cell<usize>,
-    /// Acquisitions until it is [`TIMED`] long, or long enough to earn a reservation.
+    /// Acquisitions until it is [`TIMED`] long, with [`UNTIMED`], or long enough to earn a
+    /// reservation.
     left: Cell<u32>,
     /// What `took` was when it had earned one.
     earned: Cell<u32>,
-    /// When it was [`TIMED`] long, if it was: a nanosecond later.
-    timed: Cell<Option<NonZero<u64>>>,
+    /// When it was [`TIMED`] long, in nanoseconds.
+    timed: Cell<u64>,
     /// How long it must be to earn a reservation, less [`EARNS`].
     more: Cell<u32>,
 }
@@ -103,7 +107,7 @@ impl Keeper {
                     lock: Cell::new(0),
                     left: Cell::new(0),
                     earned: Cell::new(0),
-                    timed: Cell::new(None),
+                    timed: Cell::new(0),
                     more: Cell::new(0),
                 }
             }; SLOTS],
@@ -214,59 +218,51 @@ impl Keeper {
         add_one(&self.took);
         let Some(lock) = lock else { return };
         let streak = &self.streaks[slot(lock)];
-        if streak.lock.get() == lock {
-            // Who takes few locks has them reserved before long, and seldom comes here.
-            hint::cold_path();
-            let left = streak.left.get().wrapping_sub(1);
-            streak.left.set(left);
-            if left == 0 {
-                self.lasts(lock, now);
+        // Whether it is the same as last time nobody can predict where a task takes many.
+        let is_same = streak.lock.get() == lock;
+        let fewer = streak.left.get().wrapping_sub(1);
+        let left = hint::select_unpredictable(is_same, fewer, UNTIMED | TIMED);
+        if left & !UNTIMED == 0 || self.keeps(lock) {
+            return self.takes_rarely(lock, now);
+        }
+        streak.lock.set(lock);
+        streak.left.set(left);
+    }
+
+    /// A streak is long enough to take the time, or to earn a reservation if it was quick enough;
+    /// or one begins of the lock that was reserved. Of its own, so that what stands in the code of
+    /// who locks is small.
+    #[cold]
+    #[inline(never)]
+    fn takes_rarely(&self, lock: usize, now: impl Fn() -> u64) {
+        match self.keeps(lock) {
+            true => {
+                self.revoked(slot(lock));
+                self.begins(lock);
             }
-        } else if self.keeps(lock) {
-            self.begins_revoked(lock);
-        } else {
-            self.begins(lock);
+            false => self.lasts(lock, now()),
         }
     }
 
-    /// A streak begins. No more than stores: a task that goes round over many locks begins
-    /// one each time.
-    #[inline(always)]
     fn begins(&self, lock: usize) {
         let streak = &self.streaks[slot(lock)];
         streak.lock.set(lock);
-        streak.left.set(TIMED);
-        streak.timed.set(None);
+        streak.left.set(UNTIMED | TIMED);
     }
 
-    /// A streak begins of the lock that was reserved. Of its own, as the next, so that what
-    /// stands in the code of who locks is small.
-    #[cold]
-    #[inline(never)]
-    fn begins_revoked(&self, lock: usize) {
-        self.revoked(slot(lock));
-        self.begins(lock);
-    }
-
-    /// A streak is long enough to take the time, or to earn a reservation if it
-    /// was quick enough.
-    #[cold]
-    #[inline(never)]
-    fn lasts(&self, lock: usize, now: impl Fn() -> u64) {
+    fn lasts(&self, lock: usize, now: u64) {
         if self.waited(lock) {
             self.waited.set(0);
         }
-        let now = NonZero::<u64>::MIN.saturating_add(now());
-        let streak = &self.streaks[slot(lock)];
+        let slot = slot(lock);
+        let streak = &self.streaks[slot];
         let length = EARNS - TIMED + streak.more.get();
-        let took = streak
-            .timed
-            .replace(Some(now))
-            .map(|then| now.get().saturating_sub(then.get()));
-        if took.is_some_and(|took| took <= u64::from(length) * SOON) && self.keeps.get() {
-            self.count(slot(lock));
-            self.forget(slot(lock));
-            self.kept[slot(lock)].set(lock);
+        let is_timed = streak.left.get() & UNTIMED == 0;
+        let took = now.saturating_sub(streak.timed.replace(now));
+        if is_timed && took <= u64::from(length) * SOON && self.keeps.get() {
+            self.count(slot);
+            self.forget(slot);
+            self.kept[slot].set(lock);
             streak.earned.set(self.took());
         } else {
             streak.left.set(length);
@@ -283,14 +279,14 @@ impl Keeper {
         } else if self.streaks[slot].lock.get() == lock {
             // Else what is dearer than a turn is long would never be earned again. A
             // streak that is shorter than any that earns one says that another comes often.
-            let Streak {
-                left, timed, more, ..
-            } = &self.streaks[slot];
-            let whole = timed.get().map_or(TIMED, |_| EARNS + more.get());
-            let length = whole.saturating_sub(left.get());
+            let Streak { left, more, .. } = &self.streaks[slot];
+            let whole = match left.get() & UNTIMED {
+                0 => EARNS + more.get(),
+                _ => TIMED,
+            };
+            let length = whole.saturating_sub(left.get() & !UNTIMED);
             more.set(more.get().saturating_sub(length / EARNS));
-            self.begins(lock);
-            left.set(TIMED + 1); // the acquisition that it waits for
+            left.set(UNTIMED | (TIMED + 1)); // the acquisition that it waits for
         }
     }
 
@@ -329,9 +325,13 @@ fn add_one(count: &Cell<u32>) {
     count.set(count.get().wrapping_add(1));
 }
 
+/// By the remainder by 17, a prime, of which two share a slot: of locks in a row, equally far apart,
+/// sixteen have at least fifteen slots, unless 17 divides that distance. By their lowest bits those
+/// with a cache line each would have four.
 #[inline(always)]
 const fn slot(lock: usize) -> usize {
-    lock / GRAIN % SLOTS
+    let part = (lock as u32).wrapping_mul(u32::MAX / 17); // of the remainder, of 2^32 for 17
+    (part >> (u32::BITS - SLOTS.ilog2())) as usize
 }
 
 #[cfg(test)]
@@ -429,6 +429,18 @@ mod tests {
     }
 
     #[test]
+    fn locks_in_a_row_have_slots_of_their_own() {
+        for base in (0..1 << 32).step_by(0x0765_4320) {
+            for distance in (8..=4096).step_by(8).filter(|distance| distance % 17 != 0) {
+                let mut used = [false; SLOTS];
+                (0..SLOTS).for_each(|lock| used[slot(base + lock * distance)] = true);
+                let used = used.iter().filter(|&&used| used).count();
+                assert!(used >= SLOTS - 1, "{base:x}, {distance}: {used}");
+            }
+        }
+    }
+
+    #[test]
     fn a_revocation_that_was_not_paid_for_makes_the_next_dearer() {
         let keeper = keeper();
         take(&keeper, LOCK, EARNS + 1);
@@ -489,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_task_knows_whether_it_has_a_lock() {
-        const OTHER: usize = LOCK + GRAIN * SLOTS; // of the same slot
+        const OTHER: usize = LOCK + GRAIN * 17; // of the same slot
         let take_often = |keeper: &Keeper, lock| {
             for _ in 0..16 * EARNS {
                 if keeper.keeps(lock) {

@@ -399,7 +399,8 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         if boosters & !SETTLED != 0 || !unmarked() {
             return false;
         }
-        body.queue.front.fetch_and(!BOOST, AcqRel); // (B3), (Q1)
+        // (B3) by the exchange; and it hands on what others released.
+        body.queue.front.fetch_and(!BOOST, Relaxed);
         // (B3) Release pairs with the Acquire of (B4), Acquire with the Release of (B5).
         let ended = self
             .boosters
@@ -409,7 +410,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         if ended {
             P::event(Event::BoostStopped);
         } else {
-            body.queue.front.fetch_or(BOOST, AcqRel); // (B6), (Q1)
+            body.queue.front.fetch_or(BOOST, Relaxed); // (B6) for itself, and who has the mutex next
         }
         ended
     }
