@@ -18,7 +18,7 @@ use core::{cell::Cell, hint};
 /// address, and one of the same slot makes it forget another.
 const SLOTS: usize = 16;
 
-/// Of addresses in a row that are this far apart, [`SLOTS`] have slots of their own.
+/// The multiples of this from 1 to [`SLOTS`] are addresses with slots of their own.
 pub const GRAIN: usize = 16;
 
 /// A reservation saves some nanoseconds an acquisition: only a task that comes

@@ -409,7 +409,7 @@ impl<P: Platform> Body<P> {
     #[inline(always)]
     fn release_from(&self, me: u32, front: Front) -> bool {
         self.owner.load(Relaxed) == me // the caller's own store, or misuse
-            // (M1), (M3) as above.
+            // (M1), (M3) as in `release_unkept`.
             && P::try_store_if(&self.owner, 0, &self.queue.front, front.0)
     }
 

@@ -30,9 +30,8 @@ impl Count {
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as a reader, recursive or not, if it is reserved for the caller and nobody
-    /// waits: what is
-    /// quick of [`RawRwLock::try_read`], as the next two, for callers in whose code the rest had
-    /// better not stand.
+    /// waits: what is quick of [`RawRwLock::try_read`], as the next two, for callers in whose code
+    /// the rest had better not stand.
     #[inline(always)]
     pub fn retake_to_read(&self) -> bool {
         self.retake_alone(READERS)
@@ -58,8 +57,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// Takes the lock as the writer, if it is reserved for the caller and nobody waits: what is quick of
-    /// [`RawRwLock::try_write`], as the next.
+    /// Takes the lock as the writer, if it is reserved for the caller and nobody waits: what is
+    /// quick of [`RawRwLock::try_write`], as the next.
     #[inline(always)]
     pub fn retake_to_write(&self) -> bool {
         self.retake_alone(0)
@@ -71,8 +70,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         !P::waited(self.address()) && self.write_plain()
     }
 
-    /// Releases the lock for the caller, if it has it by a reservation and nobody waits: what is quick of
-    /// [`RawRwLock::unlock_read`] and [`RawRwLock::unlock_write`], as the next two.
+    /// Releases the lock for the caller, if it has it by a reservation and nobody waits: what is
+    /// quick of [`RawRwLock::unlock_read`] and [`RawRwLock::unlock_write`], as the next two.
     ///
     /// # Safety
     /// If the caller has the lock, it has no guard of it any more.
