@@ -18,7 +18,7 @@ use core::{cell::Cell, hint};
 /// address, and one of the same slot makes it forget another.
 const SLOTS: usize = 16;
 
-/// The multiples of this from 1 to [`SLOTS`] are addresses with slots of their own.
+/// The multiples of this from 1 to 16 are addresses with slots of their own.
 pub const GRAIN: usize = 16;
 
 /// A reservation saves some nanoseconds an acquisition: only a task that comes
