@@ -33,8 +33,8 @@ const STATIC_LIBS: &str = "-lutil -lrt -lpthread -lm -ldl";
 /// bytes, which costs up to a fifth of an uncontended lock: the assembler keeps them apart.
 /// `.cargo/config.toml` says so, too, but cargo ignores that where `RUSTFLAGS` is set.
 ///
-/// Each function has cache lines of its own: where they begin wherever they happen to, a lock and
-/// unlock of a few instructions take up to an eighth longer or shorter for a change elsewhere.
+/// Each function has cache lines of its own: where functions begin wherever they happen to, a
+/// change elsewhere makes a lock and unlock of a few instructions slower or faster.
 ///
 /// A profile's flags come beside those of the environment and of cargo's configuration.
 const OPTIMISED: [(&str, &str); 3] = [

@@ -224,7 +224,8 @@ pub fn me() -> TaskId {
     }
 }
 
-/// Whether the calling thread has a number and a record: then no lock has to register it.
+/// Whether the calling thread has a record: then no lock has to register it. Its number comes
+/// before, and goes right before as the thread ends.
 #[inline(always)]
 pub fn is_registered() -> bool {
     own().record.get().is_some()
