@@ -155,8 +155,13 @@ pub fn ns_in_cycles(cycles: u64) -> u64 {
 pub(crate) fn timed(load: impl FnOnce() -> u32) -> (u32, u64) {
     let began = arch::ordered_cycles();
     let value = load();
+    (value, cycles_since(began))
+}
+
+/// The cycles since an ordered reading of the counter, less those of another.
+pub(crate) fn cycles_since(began: u64) -> u64 {
     let took = arch::ordered_cycles().saturating_sub(began);
-    (value, took.saturating_sub(get(&RATES.reading_and_1) - 1))
+    took.saturating_sub(get(&RATES.reading_and_1) - 1)
 }
 
 /// Cycles of the counter in so many microseconds.

@@ -90,8 +90,8 @@ struct Pace {
     alone: Median,
     /// Whether the last spin was one of a trial.
     tried: Cell<bool>,
-    /// Long turns since the lock was passed on, [`STEP`] at most.
-    long: Cell<u64>,
+    /// Samples since the last of `beside`, [`STEP`] at most.
+    old: Cell<u64>,
     /// Samples since the last long turn, [`STEP`] at most.
     short: Cell<u64>,
 }
@@ -114,8 +114,10 @@ const FENCE: u32 = 15;
 const PASSED: u32 = 200;
 
 /// A sample moves a running median by one part of so many, or a nanosecond, at most: what
-/// interrupts a thread makes some a thousand times too long. A period moves faster at first.
+/// interrupts a thread makes some a thousand times too long. A period moves faster at first, by
+/// one part of so many as there were samples, or of [`HASTE`].
 const STEP: u64 = 64;
+const HASTE: u64 = 8;
 
 /// The least of so many samples is where a period begins.
 const FIRST: u64 = 3;
@@ -226,7 +228,7 @@ impl Pace {
             beside: Median::new(),
             alone: Median::new(),
             tried: Cell::new(false),
-            long: Cell::new(0),
+            old: Cell::new(0),
             short: Cell::new(0),
         }
     }
@@ -266,11 +268,12 @@ impl Pace {
         };
         let times = u64::from(keeper().took().wrapping_sub(took)) + 1;
         // That the caller spins it knows from a try, which took it a transfer. If others
-        // poll, so did each release before, or the try after it.
+        // poll, so did each release before, or the try after it; but hardly any turn is
+        // long then.
         let polled = polls && !tried;
-        let transfers = if polled { times } else { 1 };
+        let transfers = if polled && times < TURN { times } else { 1 };
         let transfer = TRANSFER.load(Relaxed);
-        let away = parts(arch::cycles().saturating_sub(since));
+        let away = parts(clock::cycles_since(since));
         let away = away.saturating_sub(transfers * transfer);
         self.add(away / times, times, polled, tried);
         self.learn(polls, transfer);
@@ -283,24 +286,24 @@ impl Pace {
     fn add(&self, period: u64, times: u64, polled: bool, tried: bool) {
         let more = |of: &Cell<u64>| of.set((of.get() + 1).min(STEP));
         let is_long = times >= TURN;
-        if is_long {
+        if is_long && !polled {
             self.alone.add(period);
         }
         if tried {
             return; // how long turns are otherwise it does not say
         }
-        if is_long {
-            self.short.set(0);
-            more(&self.long);
-            if self.long.get() == STEP {
-                self.beside.forget(); // what is protected may be something else by now
-            }
+        match is_long {
+            true => self.short.set(0),
+            false => more(&self.short),
+        }
+        if polled || !is_long && !self.alone.is_known() {
+            self.beside.add(period);
+            self.old.set(0);
             return;
         }
-        more(&self.short);
-        if polled || !self.alone.is_known() {
-            self.beside.add(period);
-            self.long.set(0);
+        more(&self.old);
+        if self.old.get() == STEP {
+            self.beside.forget(); // what is protected may be something else by now
         }
     }
 
@@ -315,7 +318,8 @@ impl Pace {
     #[inline(never)]
     fn begin(&self) {
         MEASURE.set(false);
-        self.since.set(Some((arch::cycles(), keeper().took())));
+        self.since
+            .set(Some((arch::ordered_cycles(), keeper().took())));
     }
 
     /// The period by which is decided: that in long turns, of which one is enough, and which counts
@@ -389,7 +393,7 @@ impl Median {
         self.is.set(match of {
             0 => sample,
             _ if of < FIRST => median.min(sample),
-            _ => moved(median, sample, of),
+            _ => moved(median, sample, of.max(HASTE)),
         });
         self.of.set((of + 1).min(STEP));
     }
@@ -450,15 +454,28 @@ mod tests {
 
     #[test]
     fn how_long_the_data_take_is_forgotten() {
-        let pace = Pace::new();
-        let add = |period, times, polled| pace.add(period * PARTS, times, polled, false);
-        (0..FIRST).for_each(|_| add(40, 1, true));
-        for n in 1..=STEP {
-            add(32, TURN, false);
-            let known = n < STEP;
-            assert_eq!(pace.beside.is_known(), known, "after {n} long turns");
+        for times in [1, TURN] {
+            let pace = Pace::new();
+            let add = |period, times, polled| pace.add(period * PARTS, times, polled, false);
+            (0..FIRST).for_each(|_| pace.alone.add(32 * PARTS));
+            (0..FIRST).for_each(|_| add(40, 1, true));
+            for n in 1..=STEP {
+                add(32, times, false);
+                let known = n < STEP;
+                assert_eq!(pace.beside.is_known(), known, "after {n} turns of {times}");
+            }
+            assert_eq!(pace.period(), 32 * PARTS);
         }
-        assert_eq!(pace.period(), 32 * PARTS);
+    }
+
+    #[test]
+    fn a_long_turn_is_one_alone_unless_others_may_poll() {
+        for polled in [false, true] {
+            let pace = Pace::new();
+            (0..FIRST).for_each(|_| pace.add(32 * PARTS, TURN, polled, false));
+            let known = [&pace.alone, &pace.beside].map(Median::is_known);
+            assert_eq!(known, [!polled, polled]);
+        }
     }
 
     #[test]
