@@ -121,7 +121,8 @@ use crate::{
 /// How long a waiter may be overtaken, in microseconds.
 pub const PATIENCE_MICROS: u32 = 4_000;
 
-/// Half transfers of a cache line until a mutex has changed hands: to whom looks, and to take it.
+/// Half transfers of a cache line until a lock has changed hands: to whom looks, and to take it.
+/// What else changing hands costs, shows in the period of who polls.
 pub(crate) const HAND_OVER: u32 = 4;
 
 /// How long a waiter that was overtaken for long enough is the first before it

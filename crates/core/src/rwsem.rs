@@ -198,12 +198,6 @@ const NONSPINNABLE: u32 = 2;
 const BUSY: u32 = 4;
 const OWNER_SHIFT: u32 = 3;
 
-/// Half transfers of a cache line until the lock has changed hands: as of a mutex, and some of
-/// another, for its release waits for the line. Polling and looking seldom do the same
-/// with two threads that hold it for some 47 work units and stay away as long if nobody reads,
-/// 42 if half do, and 31 if nine in ten do (`pace.jsonl` in benches/runs/rw-2cpu-zen5).
-const HAND_OVER: u32 = 5;
-
 /// What an unlock does that finds waiters, and a spinner that has promised to
 /// come: the policy of seed 003.
 pub trait WakeCheck: Send + Sync + 'static {

@@ -267,14 +267,12 @@ impl Pace {
             return;
         };
         let times = u64::from(keeper().took().wrapping_sub(took)) + 1;
-        // That the caller spins it knows from a try, which took it a transfer. If others
-        // poll, so did each release before, or the try after it; but hardly any turn is
-        // long then.
+        // That the caller spins it knows from a try, which took it a transfer. Those before, if
+        // the lock came back to it at once, are in the period: where they weigh, it is short.
         let polled = polls && !tried;
-        let transfers = if polled && times < TURN { times } else { 1 };
         let transfer = TRANSFER.load(Relaxed);
         let away = parts(clock::cycles_since(since));
-        let away = away.saturating_sub(transfers * transfer);
+        let away = away.saturating_sub(transfer);
         self.add(away / times, times, polled, tried);
         self.learn(polls, transfer);
         if polled {

@@ -1,11 +1,11 @@
 //! How who wants a reader-writer semaphore spins.
 
 use super::{
-    BUSY, Count, HAND_OVER, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS,
-    RawRwLock, SPINNER, WAITERS, WRITER, WakeCheck, fenced::READER_LOOKS, keep::SEQUENCE,
+    BUSY, Count, HANDOFF, Kind, NONSPINNABLE, OF_WAITERS, OWNER_SHIFT, READERS, RawRwLock, SPINNER,
+    WAITERS, WRITER, WakeCheck, fenced::READER_LOOKS, keep::SEQUENCE,
 };
 use crate::{
-    mutex::{Body, EXCHANGE_MICROS, GONE_LOOKS, TURN},
+    mutex::{Body, EXCHANGE_MICROS, GONE_LOOKS, HAND_OVER, TURN},
     osq,
     platform::{Deadline, Event, FOREVER, Look, Ordering::*, Platform, Running, TaskId, Word},
 };

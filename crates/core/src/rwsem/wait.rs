@@ -1,10 +1,11 @@
 //! How tasks queue up for a reader-writer semaphore, wait, and give up.
 
 use super::{
-    AGAIN, Count, GRANTED_AND_MORE, HAND_OVER, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock,
-    SPINNER, WAITERS, WakeCheck, wake::Wakes,
+    AGAIN, Count, GRANTED_AND_MORE, HANDOFF, Kind, OF_WAITERS, OVERFLOW, RawRwLock, SPINNER,
+    WAITERS, WakeCheck, wake::Wakes,
 };
 use crate::{
+    mutex::HAND_OVER,
     osq,
     platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
     wait_queue::Entered,
