@@ -284,7 +284,7 @@ impl Pace {
     fn add(&self, period: u64, times: u64, polled: bool, tried: bool) {
         let more = |of: &Cell<u64>| of.set((of.get() + 1).min(STEP));
         let is_long = times >= TURN;
-        if is_long && !polled {
+        if is_long {
             self.alone.add(period);
         }
         if tried {
@@ -294,7 +294,7 @@ impl Pace {
             true => self.short.set(0),
             false => more(&self.short),
         }
-        if polled || !is_long && !self.alone.is_known() {
+        if !is_long && (polled || !self.alone.is_known()) {
             self.beside.add(period);
             self.old.set(0);
             return;
@@ -463,16 +463,6 @@ mod tests {
                 assert_eq!(pace.beside.is_known(), known, "after {n} turns of {times}");
             }
             assert_eq!(pace.period(), 32 * PARTS);
-        }
-    }
-
-    #[test]
-    fn a_long_turn_is_one_alone_unless_others_may_poll() {
-        for polled in [false, true] {
-            let pace = Pace::new();
-            (0..FIRST).for_each(|_| pace.add(32 * PARTS, TURN, polled, false));
-            let known = [&pace.alone, &pace.beside].map(Median::is_known);
-            assert_eq!(known, [!polled, polled]);
         }
     }
 
