@@ -6,8 +6,8 @@ use lockyard_core::Look;
 use crate::machine::Picos;
 
 /// As crates/linux has them.
-const LONG: (Picos, Picos) = (5, 3);
-const LONG_YET: (Picos, Picos) = (3, 2);
+const LONG: (Picos, Picos) = (3, 2);
+const LONG_YET: (Picos, Picos) = (4, 3);
 const SELDOM: Look = Look::Every(24_000);
 const BEGIN: Picos = 5_000_000;
 const TURN: u64 = 32;
