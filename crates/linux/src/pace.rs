@@ -31,9 +31,9 @@ use crate::{arch, clock, spin, tasks::keeper};
 /// take. A mutex takes 2: half of a period is away from the lock, if no more is known, and the
 /// next owner is in two transfers after the release, nearly. Measured with threads that hold the
 /// mutex for as long as they stay away, polling and looking seldom do the same at a period of 3.6
-/// transfers of 30 ns each on a Zen 5 (`pace.jsonl` in benches/runs/mutex-2cpu-zen5), and on a Zen 4
-/// at 2.8 of 30 ns, or 2.7 of 130 (`forced.jsonl` in benches/runs/mutex-2cpu-zen4). What is compared
-/// is up to one less, for the lock's own line is among the data that take long to come.
+/// transfers of 30 ns each on a Zen 5 (`pace.jsonl` in benches/runs/mutex-2cpu-zen5), and at 2.8 on a
+/// Zen 4 (`forced.jsonl` in benches/runs/mutex-2cpu-zen4). What is compared is up to one less, for
+/// the lock's own line is among the data that take long to come.
 const LONG: (u32, u64) = (3, 2);
 
 /// Who polls goes on until its period is shorter than this, for it varies.
