@@ -31,9 +31,9 @@ use crate::{arch, clock, spin, tasks::keeper};
 /// take. A mutex takes 2: half of a period is away from the lock, if no more is known, and the
 /// next owner is in two transfers after the release, nearly. Measured with threads that hold the
 /// mutex for as long as they stay away, polling and looking seldom do the same at a period of 3.6
-/// transfers of 30 ns each on a Zen 5 (`pace.jsonl` in benches/runs/mutex-2cpu-zen5), and at 2.8 on a
-/// Zen 4 (`forced.jsonl` in benches/runs/mutex-2cpu-zen4). What is compared is up to one less, for
-/// the lock's own line is among the data that take long to come.
+/// transfers of 30 ns each on a Zen 5 (`pace.jsonl` in benches/runs/mutex-2cpu-zen5), and at
+/// 83 ns, some 2.8 transfers, on a Zen 4 (`forced.jsonl` in benches/runs/mutex-2cpu-zen4). What
+/// is compared is less, for the lock's own line is among the data that take long to come.
 const LONG: (u32, u64) = (3, 2);
 
 /// Who polls goes on until its period is shorter than this, for it varies.
@@ -285,6 +285,7 @@ impl Pace {
     fn add(&self, period: u64, times: u64, polled: bool, tried: bool) {
         let more = |of: &Cell<u64>| of.set((of.get() + 1).min(STEP));
         let is_long = times >= TURN;
+        // Polled or not: if an owner never stays away, that passing it on does less shows here alone.
         if is_long {
             self.alone.add(period);
         }
@@ -465,6 +466,22 @@ mod tests {
             }
             assert_eq!(pace.period(), 32 * PARTS);
         }
+    }
+
+    #[test]
+    fn a_long_turn_tells_the_period_alone_though_the_spinner_polls() {
+        let pace = Pace::new();
+        (0..FIRST).for_each(|_| pace.add(32 * PARTS, TURN, true, false));
+        let known = [&pace.alone, &pace.beside].map(Median::is_known);
+        assert_eq!(known, [true, false]);
+    }
+
+    #[test]
+    fn of_few_samples_two_long_ones_do_not_weigh() {
+        let period = Median::new();
+        (0..FIRST).for_each(|_| period.add(32 * PARTS));
+        (0..2).for_each(|_| period.add(1_000 * PARTS));
+        assert!((32..=41).contains(&(period.is.get() / PARTS)));
     }
 
     #[test]
