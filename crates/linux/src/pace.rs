@@ -91,7 +91,7 @@ struct Pace {
     alone: Median,
     /// Whether the last spin was one of a trial.
     tried: Cell<bool>,
-    /// Samples since the last of `beside`, [`STEP`] at most.
+    /// Samples since the last of `beside`, a long turn for so many as [`AGES`], [`STEP`] at most.
     old: Cell<u64>,
     /// Samples since the last long turn, [`STEP`] at most.
     short: Cell<u64>,
@@ -122,6 +122,16 @@ const HASTE: u64 = 8;
 
 /// The least of so many samples is where a period begins.
 const FIRST: u64 = 3;
+
+/// Of so many samples beside others a period is compared with that in long turns. Of fewer, two
+/// that are long by chance have a thread look seldom; and then it has no more of them for
+/// a while, in which one thread looks seldom and another polls (`sure.jsonl` in
+/// benches/runs/mutex-2cpu-zen4).
+const SURE: u64 = 16;
+
+/// A long turn ages what is known beside others as so many short ones do. A turn of who looks
+/// seldom takes most of a millisecond, and to learn it anew takes [`SURE`] turns of who polls.
+const AGES: u64 = 8;
 
 fn moved(median: u64, sample: u64, step: u64) -> u64 {
     let step = (median / step).max(PARTS);
@@ -283,7 +293,6 @@ impl Pace {
 
     /// Notes the period of so many acquisitions.
     fn add(&self, period: u64, times: u64, polled: bool, tried: bool) {
-        let more = |of: &Cell<u64>| of.set((of.get() + 1).min(STEP));
         let is_long = times >= TURN;
         // Polled or not: if an owner never stays away, that passing it on does less shows here alone.
         if is_long {
@@ -294,14 +303,15 @@ impl Pace {
         }
         match is_long {
             true => self.short.set(0),
-            false => more(&self.short),
+            false => self.short.set((self.short.get() + 1).min(STEP)),
         }
         if !is_long && (polled || !self.alone.is_known()) {
             self.beside.add(period);
             self.old.set(0);
             return;
         }
-        more(&self.old);
+        let ages = if is_long { AGES } else { 1 };
+        self.old.set((self.old.get() + ages).min(STEP));
         if self.old.get() == STEP {
             self.beside.forget(); // what is protected may be something else by now
         }
@@ -326,7 +336,7 @@ impl Pace {
     /// as so much shorter as it is longer otherwise.
     fn period(&self) -> u64 {
         let (beside, alone) = (self.beside.is.get(), self.alone());
-        match (self.alone.of.get() > 0, self.beside.is_known()) {
+        match (self.alone.of.get() > 0, self.beside.of.get() >= SURE) {
             (false, _) => beside,
             (true, false) => alone,
             (true, true) => alone.saturating_sub(beside - alone),
@@ -433,13 +443,24 @@ mod tests {
         for (beside, looks) in [(32, Look::Poll), (40, SELDOM)] {
             let pace = Pace::new();
             let add = |period, times, tried: bool| pace.add(period * PARTS, times, !tried, tried);
-            (0..FIRST).for_each(|_| add(beside, 1, false));
+            (0..SURE).for_each(|_| add(beside, 1, false));
             pace.learn(true, 10 * PARTS);
             assert_eq!(look(4), Look::Poll, "without a trial");
             (0..FIRST).for_each(|_| add(32, TURN, true));
             pace.learn(true, 10 * PARTS);
             assert_eq!(look(4), looks, "{beside} tenths beside others");
-            assert_eq!(pace.short.get(), FIRST, "a trial's turns are no others");
+            assert_eq!(pace.short.get(), SURE, "a trial's turns are no others");
+        }
+    }
+
+    #[test]
+    fn a_few_samples_beside_others_decide_nothing() {
+        let pace = Pace::new();
+        (0..FIRST).for_each(|_| pace.alone.add(32 * PARTS));
+        for n in 1..=SURE {
+            pace.add(40 * PARTS, 1, true, false);
+            let period = if n < SURE { 32 } else { 24 };
+            assert_eq!(pace.period(), period * PARTS, "after {n}");
         }
     }
 
@@ -454,14 +475,15 @@ mod tests {
 
     #[test]
     fn how_long_the_data_take_is_forgotten() {
-        for times in [1, TURN] {
+        for (times, turns) in [(1, STEP), (TURN, STEP / AGES)] {
             let pace = Pace::new();
             let add = |period, times, polled| pace.add(period * PARTS, times, polled, false);
             (0..FIRST).for_each(|_| pace.alone.add(32 * PARTS));
-            (0..FIRST).for_each(|_| add(40, 1, true));
-            for n in 1..=STEP {
+            (0..SURE).for_each(|_| add(40, 1, true));
+            assert_eq!(pace.period(), 24 * PARTS);
+            for n in 1..=turns {
                 add(32, times, false);
-                let known = n < STEP;
+                let known = n < turns;
                 assert_eq!(pace.beside.is_known(), known, "after {n} turns of {times}");
             }
             assert_eq!(pace.period(), 32 * PARTS);

@@ -143,7 +143,7 @@ impl Numbers for Dense {
     }
     #[inline(always)]
     fn number() -> u32 {
-        own().me.number()
+        number()
     }
     #[inline(always)]
     fn hurries() -> bool {
@@ -222,6 +222,12 @@ pub fn me() -> TaskId {
         Some(me) => me,
         None => errno::kept(register),
     }
+}
+
+/// The calling thread's number, or 0 if it has none yet.
+#[inline(always)]
+pub fn number() -> u32 {
+    own().me.number()
 }
 
 /// Whether the calling thread has a record: then no lock has to register it. Its number comes
