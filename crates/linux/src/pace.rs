@@ -91,7 +91,7 @@ struct Pace {
     alone: Median,
     /// Whether the last spin was one of a trial.
     tried: Cell<bool>,
-    /// Samples since the last of `beside`, a long turn for so many as [`AGES`], [`STEP`] at most.
+    /// Samples since the last of `beside`, [`STEP`] at most.
     old: Cell<u64>,
     /// Samples since the last long turn, [`STEP`] at most.
     short: Cell<u64>,
@@ -124,14 +124,10 @@ const HASTE: u64 = 8;
 const FIRST: u64 = 3;
 
 /// Of so many samples beside others a period is compared with that in long turns. Of fewer, two
-/// that are long by chance have a thread look seldom; and then it has no more of them for
-/// a while, in which one thread looks seldom and another polls (`sure.jsonl` in
-/// benches/runs/mutex-2cpu-zen4).
-const SURE: u64 = 16;
-
-/// A long turn ages what is known beside others as so many short ones do. A turn of who looks
-/// seldom takes most of a millisecond, and to learn it anew takes [`SURE`] turns of who polls.
-const AGES: u64 = 8;
+/// that are long by chance have a thread look seldom; it has no more of them then for a while, in
+/// which it may look seldom and others poll. With twice as many the threads of sysbench, which had
+/// better look seldom, learn that too late (`sure.jsonl` in benches/runs/mutex-2cpu-zen4).
+const SURE: u64 = 8;
 
 fn moved(median: u64, sample: u64, step: u64) -> u64 {
     let step = (median / step).max(PARTS);
@@ -293,6 +289,7 @@ impl Pace {
 
     /// Notes the period of so many acquisitions.
     fn add(&self, period: u64, times: u64, polled: bool, tried: bool) {
+        let more = |of: &Cell<u64>| of.set((of.get() + 1).min(STEP));
         let is_long = times >= TURN;
         // Polled or not: if an owner never stays away, that passing it on does less shows here alone.
         if is_long {
@@ -303,15 +300,14 @@ impl Pace {
         }
         match is_long {
             true => self.short.set(0),
-            false => self.short.set((self.short.get() + 1).min(STEP)),
+            false => more(&self.short),
         }
         if !is_long && (polled || !self.alone.is_known()) {
             self.beside.add(period);
             self.old.set(0);
             return;
         }
-        let ages = if is_long { AGES } else { 1 };
-        self.old.set((self.old.get() + ages).min(STEP));
+        more(&self.old);
         if self.old.get() == STEP {
             self.beside.forget(); // what is protected may be something else by now
         }
@@ -475,15 +471,15 @@ mod tests {
 
     #[test]
     fn how_long_the_data_take_is_forgotten() {
-        for (times, turns) in [(1, STEP), (TURN, STEP / AGES)] {
+        for times in [1, TURN] {
             let pace = Pace::new();
             let add = |period, times, polled| pace.add(period * PARTS, times, polled, false);
             (0..FIRST).for_each(|_| pace.alone.add(32 * PARTS));
             (0..SURE).for_each(|_| add(40, 1, true));
             assert_eq!(pace.period(), 24 * PARTS);
-            for n in 1..=turns {
+            for n in 1..=STEP {
                 add(32, times, false);
-                let known = n < turns;
+                let known = n < STEP;
                 assert_eq!(pace.beside.is_known(), known, "after {n} turns of {times}");
             }
             assert_eq!(pace.period(), 32 * PARTS);
