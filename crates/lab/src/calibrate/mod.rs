@@ -12,7 +12,7 @@ mod event;
 mod file;
 mod samples;
 mod scheduling;
-mod threads;
+pub mod threads;
 mod topology;
 mod wake;
 

@@ -11,6 +11,7 @@ mod bounds;
 mod gauges;
 mod ground;
 mod idle;
+mod lines;
 mod out;
 mod pi;
 mod plan;
@@ -149,6 +150,9 @@ pub struct Raw {
     #[serde(flatten)]
     record: Record,
     round: u32,
+    /// What a cache line took from CPU to CPU right before, in nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transfer_ns: Option<f64>,
     #[serde(skip)]
     point: Point,
 }
@@ -189,7 +193,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let bounds = plan.bounded().then(|| bounds(&plan, &runs, &judged));
     let text = || {
         let every = summary::summarise(&runs.raws, &plan.names(), machine.clock_ns());
-        text(&judged, &every, bounds.as_ref())
+        text(&judged, &every, &lines::text(&runs.raws), bounds.as_ref())
     };
     let shown = show(args, out, objects(&judged, bounds.as_ref()), text);
     measured?;
@@ -262,13 +266,14 @@ fn objects(judged: &[Judged], bounds: Option<&Bounds>) -> String {
     judged.iter().map(of).chain(bounds).collect()
 }
 
-fn text(judged: &[Judged], every: &[PointSummary], bounds: Option<&Bounds>) -> String {
+fn text(judged: &[Judged], every: &[PointSummary], lines: &str, bounds: Option<&Bounds>) -> String {
     let ours: Vec<&[PointSummary]> = judged.iter().map(|(points, _)| &points[..]).collect();
     let sentences = judged.iter().map(|(_, verdict)| sentences::text(verdict));
     let bounds = bounds.map(Bounds::text);
     [tables::text(&ours, every)]
         .into_iter()
         .chain(sentences)
+        .chain([lines.into()])
         .chain(bounds)
         .collect()
 }
@@ -379,9 +384,11 @@ impl<'a> Measurement<'a> {
     ) -> Result<(), Failure> {
         for part in order {
             let name = format!("round {round}, {point}, {}", part.name());
+            let transfer_ns = lines::transfer_ns(&self.plan.place).map(|ns| rounded(ns, 10.0));
             let raw = |record| Raw {
                 record,
                 round,
+                transfer_ns,
                 point,
             };
             raws.extend(self.run(name, part, &self.plan.config(point, round), raw)?);

@@ -21,7 +21,7 @@ use crate::{
 const CLOCK_NS: u64 = 30;
 
 /// A run of `lock` with that throughput and tail.
-fn raw(round: u32, load: u32, threads: usize, lock: &'static str, kops: f64, tail: u64) -> Raw {
+pub fn raw(round: u32, load: u32, threads: usize, lock: &'static str, kops: f64, tail: u64) -> Raw {
     let record = Record {
         world: World::Native,
         lock,
@@ -50,6 +50,7 @@ fn raw(round: u32, load: u32, threads: usize, lock: &'static str, kops: f64, tai
     Raw {
         record,
         round,
+        transfer_ns: None,
         point: Point::new(Work { load, gap: load }, threads),
     }
 }
