@@ -15,8 +15,8 @@ const COUNTS_ON: u32 = 1;
 /// Marks are wanted.
 const MARKS_ON: u32 = 2;
 
-/// As many rows of counts, which threads share by their numbers. With one, two writers of an rwsem that
-/// count their spins do 0.75 of what they do uncounted, with these 0.96 (`events.jsonl` in
+/// As many rows of counts, which threads share by their numbers. With one, two writers of an rwsem
+/// that count their spins do 0.75 of what they do uncounted, with these 0.96 (`events.jsonl` in
 /// benches/runs/mutex-2cpu-zen4).
 const ROWS: usize = 64;
 

@@ -383,6 +383,9 @@ impl<'a> Measurement<'a> {
         raws: &mut Vec<Raw>,
     ) -> Result<(), Failure> {
         for part in order {
+            if interrupted() {
+                return Ok(());
+            }
             let name = format!("round {round}, {point}, {}", part.name());
             let transfer_ns = lines::transfer_ns(&self.plan.place).map(|ns| rounded(ns, 10.0));
             let raw = |record| Raw {
