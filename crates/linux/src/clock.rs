@@ -31,9 +31,12 @@ fn ns(clock: ClockId) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// The last moment of `CLOCK_MONOTONIC` that is a deadline, which nobody lives to see.
+const NEVER: Deadline = Deadline(REALTIME - 1);
+
 /// The deadline at so many nanoseconds of `CLOCK_MONOTONIC`; 292 years at most.
 pub fn monotonic(ns: u64) -> Deadline {
-    Deadline(ns.min(REALTIME - 1))
+    Deadline(ns.min(NEVER.0))
 }
 
 /// The deadline at so many nanoseconds of `CLOCK_REALTIME`, 292 years after its epoch at
@@ -63,6 +66,11 @@ pub(crate) fn sooner(deadline: Option<Deadline>, ns: u64) -> Deadline {
         false => soon,
     };
     deadline.filter(|at| at.0 <= same_clock.0).unwrap_or(soon)
+}
+
+/// The deadline if it is to be waited for: the kernel is spared a timer that never rings.
+pub(crate) fn awaited(deadline: Option<Deadline>) -> Option<Deadline> {
+    deadline.filter(|&at| at != NEVER)
 }
 
 /// A deadline as the kernel has it, on its clock.
@@ -182,4 +190,20 @@ pub fn sleep_us(us: u32) {
         tv_sec: 0,
         tv_nsec: (us * 1000).into(),
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_time_is_not_waited_for() {
+        let last = monotonic(monotonic_ns().saturating_add(u64::MAX));
+        assert_eq!(awaited(Some(last)), None);
+        assert_eq!(awaited(None), None);
+        // That clock can be set.
+        for at in [Deadline(0), Deadline(last.0 - 1), realtime(u64::MAX)] {
+            assert_eq!(awaited(Some(at)), Some(at));
+        }
+    }
 }

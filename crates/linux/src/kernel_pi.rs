@@ -48,7 +48,7 @@ pub enum Scope {
 /// kernel has no such futexes.
 pub fn lock_pi(word: &AtomicU32, scope: Scope, deadline: Option<Deadline>) -> LockPi {
     loop {
-        let tried = match deadline {
+        let tried = match clock::awaited(deadline) {
             None => futex::lock_pi(word, flags(scope), None),
             Some(at) if clock::is_realtime(at) => {
                 futex::lock_pi(word, flags(scope), Some(&clock::timespec(at)))

@@ -14,7 +14,7 @@ use rustix::{
     thread::futex::{self, Flags},
 };
 
-use crate::{clock, errno, rseq};
+use crate::{clock, errno};
 
 const EMPTY: u32 = 0;
 const TOKEN: u32 = 1;
@@ -86,9 +86,8 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) 
         true => Flags::CLOCK_REALTIME,
         false => Flags::empty(),
     };
-    let timeout = deadline.map(clock::timespec);
+    let timeout = clock::awaited(deadline).map(clock::timespec);
     let flags = Flags::PRIVATE | clock;
-    rseq::end();
     futex::wait_bitset(word, flags, expected, timeout.as_ref(), NonZeroU32::MAX)
 }
 
