@@ -1,5 +1,6 @@
-/* What a lock and unlock costs that nobody else wants, in nanoseconds of the thread's CPU:
- * the median of many short runs. Run it plain and preloaded, in turns:
+/* What a lock and unlock costs that nobody else wants, in nanoseconds of the thread's CPU, by how
+ * much the thread computes between two: what a loop takes with the lock, less what it takes
+ * without, in turns, the median of many short runs. Run it plain and preloaded, in turns:
  *
  *	cc -O2 -pthread crates/preload/benches/uncontended.c -o uncontended
  *	for i in 1 2 3; do ./uncontended; lockyard run ./uncontended; done
@@ -12,7 +13,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { RUNS = 501, TIMES = 4096, MANY = 64, WORK = 20, MICROSECOND = 950 };
+enum { RUNS = 201, TIMES = 1024, MANY = 64, LENGTHS = 5 };
+
+/* Multiplications between two locks, of about 0.8 ns each. */
+static const int lengths[LENGTHS] = { 0, 30, 100, 300, 1000 };
 
 static pthread_mutex_t mutexes[MANY];
 static pthread_rwlock_t rwlock;
@@ -25,37 +29,18 @@ static double cpu_ns(void)
 	return now.tv_sec * 1e9 + now.tv_nsec;
 }
 
+static void no_lock(int i)
+{
+	(void)i;
+	data++;
+}
+
 static void one(int i)
 {
 	(void)i;
 	pthread_mutex_lock(&mutexes[0]);
 	data++;
 	pthread_mutex_unlock(&mutexes[0]);
-}
-
-/* In registers: how soon a processor reads what it has just written depends on what was
- * between the two, by more than a lock takes. */
-static void work(int steps)
-{
-	unsigned long step = steps;
-
-	for (int k = 0; k < steps; k++) {
-		step = step * 7 + 1;
-		__asm__ volatile("" : "+r"(step));
-	}
-}
-
-static void with_work_outside(int i)
-{
-	one(i);
-	work(WORK);
-}
-
-/* About a million times a second. */
-static void with_a_microsecond_outside(int i)
-{
-	one(i);
-	work(MICROSECOND);
 }
 
 static void many_in_turn(int i)
@@ -87,18 +72,39 @@ static int compare(const void *a, const void *b)
 	return difference < 0 ? -1 : difference > 0;
 }
 
+/* In registers: how soon a processor reads what it has just written depends on what was
+ * between the two, by more than a lock takes. */
+static double run(void (*with)(int), int length)
+{
+	void (*volatile use)(int) = with; /* called, and not inlined */
+	double began = cpu_ns();
+
+	for (int i = 0; i < TIMES; i++) {
+		unsigned long step = i;
+
+		use(i);
+		for (int k = 0; k < length; k++) {
+			step = step * 7 + 1;
+			__asm__ volatile("" : "+r"(step));
+		}
+	}
+	return (cpu_ns() - began) / TIMES;
+}
+
 static void measure(const char *name, void (*use)(int))
 {
-	static double runs[RUNS];
+	static double costs[RUNS];
 
-	for (int run = 0; run < RUNS; run++) {
-		double began = cpu_ns();
-		for (int i = 0; i < TIMES; i++)
-			use(i);
-		runs[run] = (cpu_ns() - began) / TIMES;
+	printf("%-24s", name);
+	for (int i = 0; i < LENGTHS; i++) {
+		for (int k = 0; k < RUNS; k++) {
+			costs[k] = run(use, lengths[i]);
+			costs[k] -= run(no_lock, lengths[i]);
+		}
+		qsort(costs, RUNS, sizeof *costs, compare);
+		printf(" %7.1f", costs[RUNS / 2]);
 	}
-	qsort(runs, RUNS, sizeof *runs, compare);
-	printf("%-24s %6.1f\n", name, runs[RUNS / 2]);
+	printf("\n");
 }
 
 static void measure_kind(const char *name, int kind, int protocol, void (*use)(int))
@@ -130,9 +136,11 @@ int main(void)
 	/* With one thread alone the C library leaves atomic instructions out. */
 	pthread_mutex_lock(&end);
 	pthread_create(&other, NULL, stay, &end);
+	printf("%-24s", "computing between, us");
+	for (int i = 0; i < LENGTHS; i++)
+		printf(" %7.2f", run(no_lock, lengths[i]) / 1000);
+	printf("\n");
 	measure_kind("normal", PTHREAD_MUTEX_NORMAL, PTHREAD_PRIO_NONE, one);
-	measure_kind("normal, work outside", PTHREAD_MUTEX_NORMAL, PTHREAD_PRIO_NONE, with_work_outside);
-	measure_kind("normal, 1 us outside", PTHREAD_MUTEX_NORMAL, PTHREAD_PRIO_NONE, with_a_microsecond_outside);
 	measure_kind("normal, 64 in turn", PTHREAD_MUTEX_NORMAL, PTHREAD_PRIO_NONE, many_in_turn);
 	measure_kind("recursive", PTHREAD_MUTEX_RECURSIVE, PTHREAD_PRIO_NONE, one);
 	measure_kind("errorcheck", PTHREAD_MUTEX_ERRORCHECK, PTHREAD_PRIO_NONE, one);
