@@ -14,7 +14,7 @@ use rustix::{
     thread::futex::{self, Flags},
 };
 
-use crate::{clock, errno};
+use crate::{clock, errno, rseq};
 
 const EMPTY: u32 = 0;
 const TOKEN: u32 = 1;
@@ -88,6 +88,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) 
     };
     let timeout = clock::awaited(deadline).map(clock::timespec);
     let flags = Flags::PRIVATE | clock;
+    rseq::end();
     futex::wait_bitset(word, flags, expected, timeout.as_ref(), NonZeroU32::MAX)
 }
 

@@ -124,15 +124,17 @@ pub fn restarts() -> bool {
     !own_area().is_null()
 }
 
-/// The thread's sequence is over, which the kernel need not find out as it switches threads.
-///
-/// # Safety
-/// `area` is the calling thread's registered rseq area, and the thread is in no sequence.
+/// The thread is about to sleep: as the kernel switches threads it need not look whether that
+/// is in the midst of the last sequence.
 #[inline(always)]
-unsafe fn end(area: *mut u8) {
-    // SAFETY: the area, which is registered, has the field `rseq_cs` at 8. It is the thread's own
-    // to clear; of a sequence that a signal's handler interrupts the kernel has cleared it before.
-    unsafe { area.wrapping_add(8).cast::<u64>().write_volatile(0) };
+pub fn end() {
+    let area = own_area();
+    if !area.is_null() {
+        // SAFETY: `init_thread` found this area registered for this thread, and it lasts as long
+        // as that. The field `rseq_cs`, at 8, is the thread's own to clear: it is in no sequence,
+        // and of one that a signal's handler interrupts the kernel has cleared it before.
+        unsafe { area.wrapping_add(8).cast::<u64>().write_volatile(0) };
+    }
 }
 
 /// [`lockyard_core::Platform::store_if`].
@@ -149,14 +151,8 @@ pub fn store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) 
 #[inline(always)]
 pub fn try_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u32) -> bool {
     let area = own_area();
-    if area.is_null() {
-        return false;
-    }
     // SAFETY: `init_thread` found this area registered for this thread.
-    let stored = unsafe { arch::rseq_store_if(area, word, value, guard, expected) };
-    // SAFETY: likewise; and the sequence is over.
-    unsafe { end(area) };
-    stored
+    !area.is_null() && unsafe { arch::rseq_store_if(area, word, value, guard, expected) }
 }
 
 /// [`lockyard_core::PerCpu::add_if`] for a counter with a place.
@@ -164,15 +160,13 @@ pub fn try_store_if(word: &AtomicU32, value: u32, guard: &AtomicU32, expected: u
 pub fn add_if(place: Place, delta: i64, guard: &AtomicU32, expected: u32) -> bool {
     let area = own_area();
     if area.is_null() {
-        return other_add_if(place, delta, guard, expected);
+        other_add_if(place, delta, guard, expected)
+    } else {
+        // SAFETY: `init_thread` found this area registered for this thread. The
+        // kernel numbers a CPU below `percpu::cpus`, and so the place has parts in
+        // the row of that number.
+        unsafe { arch::rseq_add_if(area, place.first_for(delta), delta, guard, expected) }
     }
-    // SAFETY: `init_thread` found this area registered for this thread. The
-    // kernel numbers a CPU below `percpu::cpus`, and so the place has parts in
-    // the row of that number.
-    let added = unsafe { arch::rseq_add_if(area, place.first_for(delta), delta, guard, expected) };
-    // SAFETY: likewise; and the sequence is over.
-    unsafe { end(area) };
-    added
 }
 
 /// The thread has no area, or this is its first operation on a lock.

@@ -148,7 +148,7 @@ pub unsafe fn rseq_store_if(
     // thread goes on at 5, which leads to 2, from the start. The
     // descriptor (1) is static and says where 3, 4 and 5 are; 5 stands
     // behind the signature that glibc registers. Its address goes to the
-    // area's field `rseq_cs` at 8, which is the thread's own; the caller
+    // area's field `rseq_cs` at 8, which is the thread's own; the kernel
     // clears it. The words are mapped and aligned, being borrowed.
     unsafe {
         asm!(
