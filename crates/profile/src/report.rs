@@ -109,6 +109,13 @@ impl Report {
         let mut locks: Vec<_> = locks.collect();
         let waited = |lock: &LockReport| lock.wait.as_ref().map_or(0, |wait| wait.sum_ns);
         locks.sort_by_key(|lock| Reverse((waited(lock), lock.acquisitions)));
+        let named: Vec<_> = (locks.iter().map(|lock| (&*lock.name, lock.address))).collect();
+        let numbers = names::numbers(&named);
+        for (lock, number) in locks.iter_mut().zip(numbers) {
+            if let Some(number) = number {
+                lock.name += &format!(" #{number}");
+            }
+        }
         let program = std::env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default();
         Self {

@@ -35,9 +35,38 @@ pub(super) fn by_makers(created: &[Vec<Frame>]) -> Vec<Option<String>> {
     created.iter().map(name).collect()
 }
 
+/// The number of each lock, of its name and address, among those that have that name: in their
+/// order, from 1 on. `None` where no other has it.
+pub(super) fn numbers(locks: &[(&str, usize)]) -> Vec<Option<usize>> {
+    let mut named = HashMap::<_, HashMap<_, _>>::new();
+    for &(name, address) in locks {
+        let others = named.entry(name).or_default();
+        let next = others.len() + 1;
+        others.entry(address).or_insert(next);
+    }
+    let number = |(name, address): &(&str, usize)| {
+        let others = &named[name];
+        (others.len() > 1).then(|| others[address])
+    };
+    locks.iter().map(number).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locks_of_one_name_are_numbered() {
+        let locks = [
+            ("Pool", 8),
+            ("Log", 16),
+            ("Pool", 24),
+            ("Log", 16),
+            ("Pool", 8),
+        ];
+        let expected = [Some(1), None, Some(2), None, Some(1)];
+        assert_eq!(numbers(&locks), expected);
+    }
 
     fn names(stacks: &[&[&str]]) -> Vec<Option<String>> {
         let frame = |function: &&str| Frame {
