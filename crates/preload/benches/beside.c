@@ -55,7 +55,10 @@ static long one(int threads)
 	long taken[MOST], all = 0;
 
 	for (int i = 0; i < threads; i++)
-		pthread_create(&thread[i], NULL, take, &taken[i]);
+		if (pthread_create(&thread[i], NULL, take, &taken[i]) != 0) {
+			fprintf(stderr, "beside: no thread %d\n", i);
+			_exit(1);
+		}
 	nanosleep(&second, NULL);
 	stop = 1;
 	for (int i = 0; i < threads; i++) {
@@ -100,19 +103,27 @@ int main(int count, char **arguments)
 	steps_between = steps_of(numbers[3]);
 	long *taken = mmap(NULL, MOST * sizeof *taken, PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (taken == MAP_FAILED)
+	if (taken == MAP_FAILED) {
+		perror("beside: mmap");
 		return 1;
+	}
 	for (int i = 0; i < processes; i++) {
-		if (fork() == 0) {
+		pid_t child = fork();
+		if (child == 0) {
 			taken[i] = one(threads);
 			_exit(0);
+		} else if (child < 0) {
+			perror("beside: fork");
+			return 1;
 		}
 	}
 	long all = 0;
-	while (wait(NULL) > 0)
-		;
+	int status, failed = 0;
+	while (wait(&status) > 0)
+		failed |= status != 0;
 	for (int i = 0; i < processes; i++)
 		all += taken[i];
-	printf("%.3f\n", all / 1e6);
-	return 0;
+	if (!failed)
+		printf("%.3f\n", all / 1e6);
+	return failed;
 }
