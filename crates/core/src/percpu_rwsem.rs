@@ -97,10 +97,12 @@
 //! user chooses, [`PATIENCE_MICROS`] if he does not, and then `Handoff`.
 
 mod api;
+mod giving_way;
 mod waiting;
 
-use core::marker::PhantomData;
+use core::{marker::PhantomData, mem::offset_of};
 
+pub use giving_way::SPAN_MICROS;
 pub use waiting::{Barging, Bounded, Grant, Handoff, Patience};
 
 use crate::{
@@ -150,7 +152,8 @@ impl State {
 ///
 /// It does not know its readers: a read lock may be released by another task than
 /// the one that took it. A task that reads must not read again, for a writer may
-/// have come in between, which waits for the first and lets no other in.
+/// have come in between, which waits for the first and lets no other in; unless all
+/// writers come by [`RawPercpuRwLock::write_giving_way`].
 #[repr(C)]
 pub struct RawPercpuRwLock<P: PerCpu, G = Bounded> {
     counter: P::Counter,
@@ -170,6 +173,9 @@ impl<P: PerCpu, G: Grant> Default for RawPercpuRwLock<P, G> {
 }
 
 impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
+    /// How many of its bytes it uses, from the first on. What is behind is padding.
+    pub const USED: usize = offset_of!(Self, queue) + size_of::<WaitQueue<P>>();
+
     /// An unlocked lock: all its bytes are zero.
     pub const fn new() -> Self {
         Self {
@@ -180,6 +186,14 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
             queue: WaitQueue::new(),
             grant: PhantomData,
         }
+    }
+
+    /// Sees to it that readers can be counted, which else who comes first does.
+    ///
+    /// # Errors
+    /// Why they cannot: then who comes first panics.
+    pub fn make_room(&self) -> Result<(), &'static str> {
+        P::make_room(&self.counter)
     }
 
     /// Lets the caller in as a reader unless there is a writer, or somebody who tries to be one.
@@ -280,7 +294,7 @@ impl<P: PerCpu, G: Grant> RawPercpuRwLock<P, G> {
     /// lock is free then.
     pub unsafe fn downgrade(&self) {
         self.check_writer();
-        let room = P::make_room(&self.counter);
+        let room = self.make_room();
         if room.is_ok() {
             self.count(1);
         }

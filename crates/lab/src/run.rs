@@ -53,17 +53,25 @@ impl Mutex {
     }
 }
 
-/// What the program's reader-writer locks become, by name.
-fn rwlock(name: &str) -> Result<&'static str, String> {
-    match name {
-        "rwsem" => Ok("rwsem"),
-        "libc" => Ok("libc"),
-        "percpu" => Err(
-            "its readers do not pass a writer that waits, as a program may count \
-                         on: use rwsem or libc"
-                .into(),
-        ),
-        _ => Err("use rwsem or libc".into()),
+/// What its reader-writer locks become: those that are private.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Rwlock {
+    /// The one for all uses: readers share no line while hardly anybody writes
+    Rwsem,
+    /// The one for what is hardly ever written: readers count on their own CPU, and a writer
+    /// waits for all CPUs
+    Percpu,
+    /// Left to the C library
+    Libc,
+}
+
+impl Rwlock {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Rwsem => "rwsem",
+            Self::Percpu => "percpu",
+            Self::Libc => "libc",
+        }
     }
 }
 
@@ -89,9 +97,9 @@ pub struct Args {
     /// What its mutexes become [default: adaptive]
     #[arg(long, value_name = "POLICY")]
     mutex: Option<Mutex>,
-    /// What its reader-writer locks become: rwsem, which is ours, or libc [default: rwsem]
-    #[arg(long, value_name = "LOCK", value_parser = rwlock)]
-    rwlock: Option<&'static str>,
+    /// What its reader-writer locks become [default: rwsem]
+    #[arg(long, value_name = "LOCK")]
+    rwlock: Option<Rwlock>,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -116,7 +124,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     if let Some(flag) = args.watches()
         && args.mutex == Some(Mutex::Libc)
-        && args.rwlock == Some("libc")
+        && args.rwlock == Some(Rwlock::Libc)
     {
         return Err(Failure::Usage(format!(
             "{flag} with --mutex libc and --rwlock libc sees no lock: leave out one of them"
@@ -140,7 +148,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         command.env(MUTEX, mutex.name());
     }
     if let Some(lock) = args.rwlock {
-        command.env(RWLOCK, lock);
+        command.env(RWLOCK, lock.name());
     }
     if args.watches().is_some()
         && let Some(file) = program::found(program)

@@ -13,7 +13,8 @@
 //! of their own, atomically.
 
 use std::{
-    fs,
+    fs::File,
+    io::Read,
     num::NonZeroUsize,
     ptr,
     sync::atomic::{
@@ -170,12 +171,18 @@ impl Place {
 /// How many CPUs there are or may be plugged in: more than any number of one.
 fn cpus() -> usize {
     static CPUS: OnceNonZeroUsize = OnceNonZeroUsize::new();
-    let read = || {
-        let possible = errno::kept(|| fs::read_to_string("/sys/devices/system/cpu/possible"));
-        let known = possible.ok().and_then(|list| after_last(&list));
-        known.or_else(mask_bits).unwrap_or(MANY_CPUS)
-    };
+    let read = || possible().or_else(mask_bits).unwrap_or(MANY_CPUS);
     CPUS.get_or_init(read).get()
+}
+
+/// As the kernel lists them. It allocates nothing: the allocator may have a lock of ours.
+fn possible() -> Option<NonZeroUsize> {
+    let mut list = [0; 256];
+    let read = || File::open("/sys/devices/system/cpu/possible")?.read(&mut list);
+    let bytes = errno::kept(read).ok()?;
+    // What is longer is cut off, and then ends with no line.
+    let line = str::from_utf8(&list[..bytes]).ok()?.strip_suffix('\n')?;
+    after_last(line)
 }
 
 /// How many CPUs a mask of the kernel's has room for, which it says when asked for one.
@@ -198,7 +205,7 @@ fn mask_bits() -> Option<NonZeroUsize> {
 
 /// The number behind the last of a list such as `0-3,8-11`.
 fn after_last(list: &str) -> Option<NonZeroUsize> {
-    let numbers = list.trim().split([',', '-']).map(str::parse::<usize>);
+    let numbers = list.split([',', '-']).map(str::parse::<usize>);
     let last = numbers
         .collect::<Result<Vec<_>, _>>()
         .ok()?
@@ -292,11 +299,11 @@ mod tests {
 
     #[test]
     fn a_list_of_cpus_has_an_end() {
-        assert_eq!(after_last("0\n"), NonZeroUsize::new(1));
-        assert_eq!(after_last("0-63\n"), NonZeroUsize::new(64));
-        assert_eq!(after_last("0-3,8-11\n"), NonZeroUsize::new(12));
-        assert_eq!(after_last("\n"), None);
-        assert_eq!(after_last("0-x\n"), None);
+        assert_eq!(after_last("0"), NonZeroUsize::new(1));
+        assert_eq!(after_last("0-63"), NonZeroUsize::new(64));
+        assert_eq!(after_last("0-3,8-11"), NonZeroUsize::new(12));
+        assert_eq!(after_last(""), None);
+        assert_eq!(after_last("0-x"), None);
     }
 
     /// It is what there is where the list cannot be read.

@@ -3,14 +3,14 @@
 //! | in the environment | its values, the first if there is none |
 //! |---|---|
 //! | [`MUTEX`] | `adaptive`: ours; `pi`: ours, all with priority inheritance; `libc` |
-//! | [`RWLOCK`] | `rwsem`: ours; `libc` |
+//! | [`RWLOCK`] | `rwsem`: ours; `percpu`: ours, with per-CPU counters; `libc` |
 
 use std::{
     ffi::CStr,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-use crate::{layout, mutex::LAST_KIND, ordered, others, sanitizer, versions};
+use crate::{layout, mutex::LAST_KIND, ordered, others, rwlock, sanitizer, versions};
 
 const MUTEX: &CStr = c"LOCKYARD_MUTEX";
 const RWLOCK: &CStr = c"LOCKYARD_RWLOCK";
@@ -27,6 +27,8 @@ const INHERIT: u32 = 8;
 const WATCHED: u32 = 16;
 /// There is a profile of those that are ours.
 const PROFILED: u32 = 32;
+/// Reader-writer locks of ours have per-CPU counters.
+const PERCPU: u32 = 64;
 
 static LOCKS: AtomicU32 = AtomicU32::new(0);
 
@@ -34,6 +36,8 @@ static LOCKS: AtomicU32 = AtomicU32::new(0);
 /// processes share it: 0 where none is. So a look at the lock and one here tell all.
 static QUICK_MUTEXES: AtomicU32 = AtomicU32::new(0);
 static QUICK_RWLOCKS: AtomicU32 = AtomicU32::new(0);
+/// Which lock a rwlock has to be for it to be quick, if that is one with per-CPU counters.
+static QUICK_PERCPU: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Whether the program's mutexes are ours. Once it says so, it does for ever.
 #[inline(always)]
@@ -63,6 +67,19 @@ pub fn is_quick_rwlock(shared: u32) -> bool {
     shared < QUICK_RWLOCKS.load(Relaxed) // likewise
 }
 
+/// Whether a rwlock is ours, of those with per-CPU counters, and nobody wants to know what happens
+/// to it: `which` says which lock it is.
+#[inline(always)]
+pub fn is_quick_percpu(which: u32) -> bool {
+    which == QUICK_PERCPU.load(Relaxed) // likewise
+}
+
+/// Whether those that are ours have per-CPU counters.
+#[inline(always)]
+pub fn percpu() -> bool {
+    LOCKS.load(Relaxed) & PERCPU != 0 // likewise
+}
+
 /// Whether mutexes are ours, and nobody wants to know what happens to them.
 #[inline(always)]
 pub fn unwatched() -> bool {
@@ -89,7 +106,10 @@ fn set(locks: u32) {
         0
     };
     QUICK_MUTEXES.store(mutexes, Relaxed); // likewise
-    QUICK_RWLOCKS.store(is_quick(RWLOCKS, 0).into(), Relaxed); // likewise
+    QUICK_RWLOCKS.store(is_quick(RWLOCKS, PERCPU).into(), Relaxed); // likewise
+    let percpu = is_quick(RWLOCKS, 0) && locks & PERCPU != 0;
+    let quick = if percpu { rwlock::PERCPU } else { u32::MAX };
+    QUICK_PERCPU.store(quick, Relaxed); // likewise
 }
 
 /// Whether all mutexes of ours inherit priority.
@@ -148,9 +168,21 @@ fn asked() -> u32 {
         (c"pi", MUTEXES | INHERIT),
         (c"libc", 0),
     ];
-    let rwlocks = [(c"rwsem", RWLOCKS), (c"libc", 0)];
+    let rwlocks = [
+        (c"rwsem", RWLOCKS),
+        (c"percpu", RWLOCKS | PERCPU),
+        (c"libc", 0),
+    ];
     let watched = if ordered::is_asked() { WATCHED } else { 0 };
-    choice(MUTEX, &mutexes) | choice(RWLOCK, &rwlocks) | watched
+    let mut locks = choice(MUTEX, &mutexes) | choice(RWLOCK, &rwlocks) | watched;
+    // Before the first rwlock: it stays what it then is.
+    if locks & PERCPU != 0
+        && let Err(why) = rwlock::make_room()
+    {
+        locks &= !PERCPU;
+        layout::say(&[why.as_bytes(), b": rwlocks are taken for rwsem"]);
+    }
+    locks
 }
 
 /// The choice that a variable names; the first if there is no such variable, or no such

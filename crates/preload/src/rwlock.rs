@@ -2,30 +2,37 @@
 //!
 //! | word | a lock of ours | the C library's |
 //! |---|---|---|
-//! | 0..6 | the lock | its own |
-//! | 6 | its number, if it is watched | its own |
+//! | 0..7 | the lock | its own |
 //! | 7 | 0 | not 0: processes share it |
+//! | 8 | which lock it is, where there is a choice (`lock.rs`) | its own |
+//! | 9 | its number, if it is watched | its own |
 //! | 12 | what it prefers, as a static initialiser has it | likewise |
 //!
 //! By default a thread that reads may read again while a writer waits, and what a reader
 //! waits for may want to read: readers pass waiting writers, as with the C library. Where
 //! the program prefers writers, and promises not to read twice, they do not for long: as those
-//! of `lockyard::RwLock`.
+//! of `lockyard::RwLock`. Of locks with per-CPU counters readers pass nobody, but there writers
+//! give way to them after a while, unless the program prefers writers.
+
+mod lock;
 
 use std::{
     ffi::c_int,
-    ptr,
+    mem, ptr,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, clockid_t, pthread_rwlockattr_t, timespec};
-use lockyard_core::{Deadline, RawRwLock};
+use lockyard_core::{Deadline, RawPercpuRwLock, RawRwLock};
 use lockyard_linux::{Linux, is_registered};
 use lockyard_order::{
     self as order,
     Mode::{Exclusive, Shared, SharedRecursive},
 };
 
+pub use lock::{PERCPU, make_room};
+
+use self::lock::{Lock, UNUSED, decide, gave_back};
 use crate::{
     next, policy, result,
     time::Until,
@@ -42,21 +49,65 @@ pub const WRITERS_FIRST: u32 = 2;
 /// What lies in a `pthread_rwlock_t`.
 #[repr(C)]
 pub struct Rwlock {
-    lock: RawRwLock<Linux>,
-    tag: order::Tag,
+    /// The rwsem, or the first words of a lock with per-CPU counters, of which `more` is the last.
+    rwsem: RawRwLock<Linux>,
+    more: AtomicU32,
     shared: AtomicU32,
-    rest: [u32; 4],
+    which: AtomicU32,
+    tag: order::Tag,
+    rest: [u32; 2],
     preference: AtomicU32,
 }
 
 const _: () = {
-    assert!(std::mem::offset_of!(Rwlock, shared) == SHARED * 4);
-    assert!(std::mem::offset_of!(Rwlock, preference) == PREFERENCE * 4);
+    assert!(mem::offset_of!(Rwlock, shared) == SHARED * 4);
+    assert!(mem::offset_of!(Rwlock, preference) == PREFERENCE * 4);
+    assert!(RawPercpuRwLock::<Linux>::USED <= SHARED * 4);
+    assert!(size_of::<RawPercpuRwLock<Linux>>() <= size_of::<Rwlock>());
+    assert!(align_of::<RawPercpuRwLock<Linux>>() <= align_of::<Rwlock>());
     assert!(size_of::<Rwlock>() == size_of::<libc::pthread_rwlock_t>());
     assert!(align_of::<Rwlock>() <= align_of::<libc::pthread_rwlock_t>());
 };
 
 impl Rwlock {
+    const fn new(preference: u32) -> Self {
+        Self {
+            rwsem: RawRwLock::new(),
+            more: AtomicU32::new(0),
+            shared: AtomicU32::new(0),
+            which: AtomicU32::new(UNUSED),
+            tag: order::Tag::new(),
+            rest: [0; 2],
+            preference: AtomicU32::new(preference),
+        }
+    }
+
+    /// The lock that it has.
+    #[inline(always)]
+    fn lock(&self) -> Lock<'_> {
+        match policy::percpu() && self.which() == PERCPU {
+            true => Lock::Percpu(self.percpu()),
+            false => Lock::Rwsem(&self.rwsem),
+        }
+    }
+
+    #[inline(always)]
+    fn which(&self) -> u32 {
+        match self.which.load(Relaxed) {
+            UNUSED => decide(&self.which), // it tells no more than itself
+            which => which,
+        }
+    }
+
+    /// The lock with per-CPU counters, if it is that.
+    #[inline(always)]
+    fn percpu(&self) -> &RawPercpuRwLock<Linux> {
+        // SAFETY: its words are the first of this object, `rwsem` and `more`: atomics, all zero
+        // at first, which is such a lock unlocked. What it does not use of its size is padding,
+        // and shared references do not write to that. It is not used as a rwsem.
+        unsafe { &*ptr::from_ref(self).cast() }
+    }
+
     #[inline(always)]
     fn is_ours(&self) -> bool {
         self.shared.load(Relaxed) == 0 && policy::rwlocks() // constant since it was initialised
@@ -76,10 +127,7 @@ impl Rwlock {
 
     #[inline(always)]
     fn try_read(&self) -> bool {
-        let taken = match self.is_recursive() {
-            true => self.lock.try_read_recursive(),
-            false => self.lock.try_read_in_order(),
-        };
+        let taken = self.lock().try_read(self.is_recursive());
         if taken {
             watch::took(self.key(Mode::Read));
         }
@@ -88,7 +136,7 @@ impl Rwlock {
 
     #[inline(always)]
     fn try_write(&self) -> bool {
-        let taken = self.lock.try_write();
+        let taken = self.lock().try_write();
         if taken {
             watch::took(self.key(Mode::Write));
         }
@@ -121,17 +169,15 @@ impl Rwlock {
 
     #[inline(always)]
     fn wait_to_read(&self) -> c_int {
-        if self.lock.is_mine() {
+        let lock = self.lock();
+        if lock.is_mine() {
             return EDEADLK;
         }
-        if self.lock.is_full() {
+        if lock.is_full() {
             return EAGAIN;
         }
         watch::waiting(self.key(Mode::Read), || {
-            match self.is_recursive() {
-                true => self.lock.read_recursive(),
-                false => self.lock.read_in_order(),
-            }
+            lock.read(self.is_recursive());
             0
         })
     }
@@ -155,11 +201,12 @@ impl Rwlock {
         if watch::is_on() && self.try_write() {
             return 0; // likewise
         }
-        if self.lock.is_mine() {
+        let lock = self.lock();
+        if lock.is_mine() {
             return EDEADLK;
         }
         watch::waiting(self.key(Mode::Write), || {
-            self.lock.write();
+            lock.write(self.is_recursive());
             0
         })
     }
@@ -167,10 +214,7 @@ impl Rwlock {
     /// # Safety
     /// As [`Until::deadline`].
     unsafe fn read_until(&self, until: Until) -> c_int {
-        let read = |deadline| match self.is_recursive() {
-            true => self.lock.read_recursive_until(deadline),
-            false => self.lock.read_in_order_until(deadline),
-        };
+        let read = |deadline| self.lock().read_until(self.is_recursive(), deadline);
         // SAFETY: the caller's.
         self.seen_to(self.reader(), false, || unsafe {
             self.wait_until(until, Mode::Read, read)
@@ -180,7 +224,7 @@ impl Rwlock {
     /// # Safety
     /// As [`Until::deadline`].
     unsafe fn write_until(&self, until: Until) -> c_int {
-        let write = |deadline| self.lock.write_until(deadline);
+        let write = |deadline| self.lock().write_until(self.is_recursive(), deadline);
         // SAFETY: the caller's.
         self.seen_to(Exclusive, false, || unsafe {
             self.wait_until(until, Mode::Write, write)
@@ -201,8 +245,8 @@ impl Rwlock {
         // SAFETY: the caller's.
         match unsafe { until.deadline() } {
             Err(error) => error,
-            Ok(_) if self.lock.is_mine() => EDEADLK,
-            Ok(_) if mode == Mode::Read && self.lock.is_full() => EAGAIN,
+            Ok(_) if self.lock().is_mine() => EDEADLK,
+            Ok(_) if mode == Mode::Read && self.lock().is_full() => EAGAIN,
             Ok(_) if watch::is_on() && self.try_in(mode) => 0,
             Ok(deadline) => watch::waiting(self.key(mode), || result(wait(deadline), ETIMEDOUT)),
         }
@@ -235,7 +279,7 @@ impl Rwlock {
     /// Takes it by `take`, which `waits` for as long as it takes, seen by the order
     /// validator if that is on.
     fn seen_to(&self, mode: order::Mode, waits: bool, take: impl FnOnce() -> c_int) -> c_int {
-        if waits && !self.lock.is_mine() {
+        if waits && !self.lock().is_mine() {
             order::wants(self.seen(), mode);
         }
         let code = take();
@@ -250,7 +294,7 @@ impl Rwlock {
     #[inline(never)]
     fn unlock_seen(&self) -> c_int {
         // As `release` finds it.
-        if self.lock.is_mine() || self.lock.may_be_read_by_me() {
+        if self.lock().is_mine() || self.lock().may_be_read_by_me() {
             order::released(self.seen(), None);
         } else {
             order::refused(self.seen());
@@ -261,7 +305,7 @@ impl Rwlock {
     fn read_if_free(&self) -> c_int {
         self.seen_to(self.reader(), false, || match self.try_read() {
             true => 0,
-            false if self.lock.is_full() => EAGAIN,
+            false if self.lock().is_full() => EAGAIN,
             false => EBUSY,
         })
     }
@@ -270,13 +314,28 @@ impl Rwlock {
         self.seen_to(Exclusive, false, || result(self.try_write(), EBUSY))
     }
 
-    fn destroy(&self) -> c_int {
+    fn destroy(&mut self) -> c_int {
         if policy::watched() {
-            order::destroyed(self.seen(), self.lock.is_locked());
+            order::destroyed(self.seen(), self.lock().is_locked());
         }
         watch::destroyed(self.key(Mode::Read));
         watch::destroyed(self.key(Mode::Write));
+        if policy::percpu() {
+            self.give_back();
+        }
         0
+    }
+
+    /// Gives its counter back, if it has one; not if somebody still counts on it.
+    fn give_back(&mut self) {
+        let percpu = self.which.load(Relaxed) == PERCPU; // likewise
+        if percpu && !self.percpu().is_locked() {
+            // SAFETY: it is that lock, and nobody uses it any more, nor from here on: all of
+            // it is new below.
+            unsafe { ptr::drop_in_place(ptr::from_mut(self).cast::<RawPercpuRwLock<Linux>>()) };
+            *self = Self::new(self.preference.load(Relaxed)); // likewise
+            gave_back();
+        }
     }
 
     #[inline(always)]
@@ -289,14 +348,15 @@ impl Rwlock {
 
     #[inline(always)]
     fn release(&self) -> c_int {
-        if self.lock.is_mine() {
+        let lock = self.lock();
+        if lock.is_mine() {
             watch::releases(self.key(Mode::Write));
             // SAFETY: the caller is the writer.
-            unsafe { self.lock.unlock_write() };
-        } else if self.lock.may_be_read_by_me() {
+            unsafe { lock.unlock_write() };
+        } else if lock.may_be_read_by_me() {
             watch::releases(self.key(Mode::Read));
             // SAFETY: the caller is one of the readers, or POSIX leaves open what happens.
-            unsafe { self.lock.unlock_read() };
+            unsafe { lock.unlock_read() };
         } else {
             return EPERM;
         }
@@ -323,19 +383,25 @@ pub unsafe extern "C" fn pthread_rwlock_init(
         // SAFETY: the caller's.
         return unsafe { next::pthread_rwlock_init(rwlock, attributes) };
     }
-    let unlocked = Rwlock {
-        lock: RawRwLock::new(),
-        tag: order::Tag::new(),
-        shared: AtomicU32::new(0),
-        rest: [0; 4],
-        preference: AtomicU32::new(preference.cast_unsigned()),
-    };
     // SAFETY: it is writable, of a pthread_rwlock_t's size, and nobody uses it yet.
-    unsafe { rwlock.write(unlocked) };
+    unsafe { rwlock.write(Rwlock::new(preference.cast_unsigned())) };
     for mode in [Mode::Read, Mode::Write] {
         watch::made(watch::Key::new(rwlock.addr(), mode));
     }
     0
+}
+
+/// # Safety
+/// See above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_rwlock_destroy(rwlock: *mut Rwlock) -> c_int {
+    // SAFETY: the caller's: nobody else uses it any more.
+    let lock = unsafe { &mut *rwlock };
+    match lock.is_ours() {
+        true => lock.destroy(),
+        // SAFETY: it is the C library's, and initialised.
+        false => unsafe { next::pthread_rwlock_destroy(rwlock) },
+    }
 }
 
 macro_rules! functions {
@@ -359,7 +425,6 @@ macro_rules! functions {
 }
 
 functions! {
-    pthread_rwlock_destroy() = |lock| lock.destroy();
     pthread_rwlock_tryrdlock() = |lock| lock.read_if_free();
     pthread_rwlock_timedrdlock(at: *const timespec) = |lock| lock.read_until(Until::realtime(at));
     pthread_rwlock_clockrdlock(clock: clockid_t, at: *const timespec) =
@@ -376,6 +441,13 @@ impl Rwlock {
     fn is_quick(&self) -> bool {
         policy::is_quick_rwlock(self.shared.load(Relaxed)) // likewise
     }
+
+    /// The lock that it has, if that is one with per-CPU counters, and nobody wants to know what
+    /// happens to it.
+    #[inline(always)]
+    fn quick_percpu(&self) -> Option<&RawPercpuRwLock<Linux>> {
+        policy::is_quick_percpu(self.which.load(Relaxed)).then(|| self.percpu()) // likewise
+    }
 }
 
 // What is frequent takes a short way, what is most so the shortest: a lock that stays reserved for
@@ -390,7 +462,7 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's.
     let rwlock = unsafe { &*rwlock };
     match rwlock.is_quick() {
-        true if rwlock.lock.retake_to_read() => 0,
+        true if rwlock.rwsem.retake_to_read() => 0,
         true => rdlock_shortly(rwlock),
         false => rdlock(rwlock),
     }
@@ -399,7 +471,7 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
 #[inline(never)]
 extern "C" fn rdlock_shortly(rwlock: &Rwlock) -> c_int {
     match is_registered() {
-        true if rwlock.lock.try_read_shortly() => 0,
+        true if rwlock.rwsem.try_read_shortly() => 0,
         true => rdlock_shared(rwlock),
         false => rdlock(rwlock),
     }
@@ -407,7 +479,7 @@ extern "C" fn rdlock_shortly(rwlock: &Rwlock) -> c_int {
 
 #[inline(never)]
 extern "C" fn rdlock_shared(rwlock: &Rwlock) -> c_int {
-    match rwlock.lock.try_read_shared() {
+    match rwlock.rwsem.try_read_shared() {
         true => 0,
         false => rdlock(rwlock),
     }
@@ -415,6 +487,9 @@ extern "C" fn rdlock_shared(rwlock: &Rwlock) -> c_int {
 
 #[inline(never)]
 extern "C" fn rdlock(rwlock: &Rwlock) -> c_int {
+    if rwlock.quick_percpu().is_some_and(RawPercpuRwLock::try_read) {
+        return 0;
+    }
     match rwlock.is_ours() {
         true => rwlock.read(),
         // SAFETY: it is the C library's, and initialised.
@@ -429,7 +504,7 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's.
     let rwlock = unsafe { &*rwlock };
     match rwlock.is_quick() {
-        true if rwlock.lock.retake_to_write() => 0,
+        true if rwlock.rwsem.retake_to_write() => 0,
         true => wrlock_shortly(rwlock),
         false => wrlock(rwlock),
     }
@@ -437,7 +512,7 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
 
 #[inline(never)]
 extern "C" fn wrlock_shortly(rwlock: &Rwlock) -> c_int {
-    match rwlock.lock.try_write_shortly() {
+    match rwlock.rwsem.try_write_shortly() {
         true => 0,
         false => wrlock(rwlock),
     }
@@ -460,7 +535,7 @@ pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
     let rwlock = unsafe { &*rwlock };
     match rwlock.is_quick() {
         // SAFETY: if the caller has the lock, it releases it.
-        true if unsafe { rwlock.lock.unlock_kept() } => 0,
+        true if unsafe { rwlock.rwsem.unlock_kept() } => 0,
         true => unlock_read_shortly(rwlock),
         false => unlock(rwlock),
     }
@@ -470,7 +545,7 @@ pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
 extern "C" fn unlock_read_shortly(rwlock: &Rwlock) -> c_int {
     match is_registered() {
         // SAFETY: likewise.
-        true if unsafe { rwlock.lock.unlock_read_shortly() } => 0,
+        true if unsafe { rwlock.rwsem.unlock_read_shortly() } => 0,
         true => unlock_write_shortly(rwlock),
         false => unlock(rwlock),
     }
@@ -479,7 +554,7 @@ extern "C" fn unlock_read_shortly(rwlock: &Rwlock) -> c_int {
 #[inline(never)]
 extern "C" fn unlock_write_shortly(rwlock: &Rwlock) -> c_int {
     // SAFETY: likewise.
-    match unsafe { rwlock.lock.unlock_write_shortly() } {
+    match unsafe { rwlock.rwsem.unlock_write_shortly() } {
         true => 0,
         false => unlock(rwlock),
     }
@@ -487,6 +562,13 @@ extern "C" fn unlock_write_shortly(rwlock: &Rwlock) -> c_int {
 
 #[inline(never)]
 extern "C" fn unlock(rwlock: &Rwlock) -> c_int {
+    if let Some(percpu) = rwlock.quick_percpu()
+        && !percpu.is_write_locked()
+    {
+        // SAFETY: likewise; without a writer it is a reader.
+        unsafe { percpu.unlock_read() };
+        return 0;
+    }
     match rwlock.is_ours() {
         true => rwlock.unlock(),
         // SAFETY: likewise.

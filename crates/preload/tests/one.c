@@ -1,12 +1,13 @@
 /* Uses each kind of lock once, and says whose they are: glibc writes the owner's thread into
- * the third word of a mutex, and into the seventh of an rwlock, and we nothing. */
+ * the third word of a mutex, and into the seventh of an rwlock, and we nothing. In the ninth
+ * of an rwlock we have which lock it is, if that was asked for. */
 #include <pthread.h>
 #include <stdio.h>
 
 static union {
 	pthread_mutex_t mutex;
 	pthread_rwlock_t rwlock;
-	int words[8];
+	int words[9];
 } lock, rw = { .rwlock = PTHREAD_RWLOCK_INITIALIZER };
 
 int main(void)
@@ -26,7 +27,7 @@ int main(void)
 	pthread_rwlock_rdlock(&rw.rwlock);
 	pthread_rwlock_unlock(&rw.rwlock);
 	pthread_rwlock_wrlock(&rw.rwlock);
-	rwlocks = rw.words[6] ? "glibc's" : "ours";
+	rwlocks = rw.words[6] ? "glibc's" : rw.words[8] ? "ours for each CPU" : "ours";
 	pthread_rwlock_unlock(&rw.rwlock);
 	pthread_rwlock_destroy(&rw.rwlock);
 	pthread_cond_destroy(&cond);

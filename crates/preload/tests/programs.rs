@@ -117,9 +117,11 @@ fn every_function_does_what_posix_says() {
         let watched = watched(&program, &[]).output().expect("it starts");
         assert_eq!(watched.status.code(), Some(66));
         assert_eq!(String::from_utf8_lossy(&watched.stdout), said);
-        for (mutex, rwlock, left_out) in
-            [("pi", "libc", &NOT_INHERITING[..]), ("libc", "rwsem", &[])]
-        {
+        for (mutex, rwlock, left_out) in [
+            ("pi", "libc", &NOT_INHERITING[..]),
+            ("libc", "rwsem", &[]),
+            ("libc", "percpu", &[]),
+        ] {
             let said = output(
                 Command::new(&program)
                     .args(left_out)
@@ -158,6 +160,11 @@ fn a_policy_says_whose_locks_are() {
     for (mutex, rwlock, said) in [
         ("adaptive", "libc", "mutexes are ours, rwlocks glibc's\n"),
         ("libc", "rwsem", "mutexes are glibc's, rwlocks ours\n"),
+        (
+            "adaptive",
+            "percpu",
+            "mutexes are ours, rwlocks ours for each CPU\n",
+        ),
         (
             "pi",
             "rwsem",
@@ -209,6 +216,22 @@ fn one_lock_too_many_is_told() {
         let mut command = Command::new(&program);
         let said = output(command.arg(kind).env("LD_PRELOAD", library()));
         assert_eq!(said, "ok\n", "{kind}");
+    }
+}
+
+#[test]
+fn more_locks_than_have_counters_are_locks() {
+    if let Some(program) = compiled(&["cc"], &["percpu.c"]) {
+        for watched in [false, true] {
+            let mut command = Command::new(&program);
+            command
+                .env("LD_PRELOAD", library())
+                .env("LOCKYARD_RWLOCK", "percpu");
+            if watched {
+                command.env("LOCKYARD_DEADLOCK", "1");
+            }
+            assert_eq!(output(&mut command), "ok\n");
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Models of the per-CPU reader-writer semaphore.
 
+mod giving_way;
 mod last;
 
 use std::{cell::RefCell, collections::BTreeSet, ops::Range, rc::Rc};
@@ -121,6 +122,26 @@ impl<G: Grant> Shared<G> {
             self.work();
             self.unlock_write();
         }
+    }
+
+    fn write_giving_way(&self) {
+        self.lock.write_giving_way(None);
+        self.work();
+        self.unlock_write();
+    }
+
+    fn write_giving_way_until(&self) {
+        if self.lock.write_giving_way(Some(DEADLINE)) {
+            self.work();
+            self.unlock_write();
+        }
+    }
+
+    /// Reads what it reads already.
+    fn read_within(&self) {
+        self.lock.read();
+        self.read();
+        self.unlock_read();
     }
 
     fn try_both(&self) {
@@ -524,7 +545,7 @@ fn freed_after_the_last_use() {
 
 /// One of all that takes the lock and leaves it.
 pub fn any_deed<G: Grant>(random: &mut fastrand::Rng, _: u32) -> Deed<Shared<G>> {
-    let works: [Work<G>; 9] = [
+    let works: [Work<G>; 10] = [
         Shared::read,
         Shared::read_twice,
         Shared::write,
@@ -533,6 +554,7 @@ pub fn any_deed<G: Grant>(random: &mut fastrand::Rng, _: u32) -> Deed<Shared<G>>
         Shared::write_then_read,
         Shared::read_until,
         Shared::write_until,
+        Shared::write_giving_way,
         Shared::try_both,
     ];
     Rc::new(works[random.usize(..works.len())])
