@@ -247,11 +247,14 @@ impl<K: Kind> Platform for Tasks<K> {
         matches!(ask(Request::Waited), Answer::Bool(true))
     }
 
-    /// As [`Explorer::biasing`] says.
+    /// As [`Explorer::biasing`] says, whether it is worth it or not.
     ///
     /// [`Explorer::biasing`]: crate::Explorer::biasing
-    fn may_bias(_shared: bool) -> bool {
-        matches!(ask(Request::Biases), Answer::Bool(true))
+    fn may_bias(worth: impl FnOnce() -> bool) -> bool {
+        matches!(ask(Request::Biases), Answer::Bool(true)) && {
+            worth();
+            true
+        }
     }
 
     /// As [`Explorer::inspecting`] says.

@@ -284,9 +284,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// Whether the calling task, a reader that is about to leave a lock, may look whether
     /// its readers had best not write to it: now and then, for a look takes some time; and only
-    /// if it is shared, for who reads alone gains nothing. Any answer is sound.
+    /// if it is `worth` it, which is asked then. Any answer is sound.
     #[inline(always)]
-    fn may_bias(_shared: bool) -> bool {
+    fn may_bias(_worth: impl FnOnce() -> bool) -> bool {
         false
     }
 

@@ -160,6 +160,7 @@ mod plain;
 mod readers;
 mod recursive;
 mod rest;
+mod run;
 mod spin;
 mod wait;
 mod wake;

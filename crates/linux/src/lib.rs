@@ -159,8 +159,8 @@ impl<N: Numbers> Platform for Threads<N> {
         tasks::keeper().may_inspect()
     }
     #[inline(always)]
-    fn may_bias(shared: bool) -> bool {
-        shared && tasks::keeper().is_sampled() && rseq::restarts()
+    fn may_bias(worth: impl FnOnce() -> bool) -> bool {
+        tasks::keeper().is_sampled() && rseq::restarts() && worth()
     }
     #[inline(always)]
     fn pace(half_transfers: u32) -> Look {

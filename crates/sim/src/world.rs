@@ -287,13 +287,11 @@ impl Platform for Sim {
         ask(|engine| engine.tasks[engine.active].keeper.retakes());
     }
 
-    fn may_bias(shared: bool) -> bool {
-        ask(|engine| {
-            shared
-                && engine.costs.user_space.is_some()
-                && engine.tasks[engine.active].keeper.is_sampled()
-        })
-        .unwrap_or(false)
+    fn may_bias(worth: impl FnOnce() -> bool) -> bool {
+        let may = ask(|engine| {
+            engine.costs.user_space.is_some() && engine.tasks[engine.active].keeper.is_sampled()
+        });
+        may.unwrap_or(false) && worth()
     }
 
     fn may_inspect() -> bool {

@@ -48,7 +48,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if !P::waited(self.address()) {
             return;
         }
-        if P::keeps(self.address()) || P::may_bias(true) {
+        if P::keeps(self.address()) || P::may_bias(|| true) {
             Self::forget();
         } else if !self.was_usual() && !self.rest().is_fenced() {
             P::mine().rwsem.usual.store(self.tag(), Relaxed); // its task's own

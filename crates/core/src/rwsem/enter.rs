@@ -1,8 +1,8 @@
 //! How a task that is awake takes the reader-writer semaphore.
 
 use super::{
-    Count, HANDOFF, Kind, OVERFLOW, OWNER_SHIFT, READERS, RawRwLock, WAITERS, WRITER, WakeCheck,
-    fenced::Drain,
+    BUSY, Count, HANDOFF, Kind, NONSPINNABLE, OVERFLOW, OWNER_SHIFT, READERS, RawRwLock, WAITERS,
+    WRITER, WakeCheck, fenced::Drain,
 };
 use crate::{
     mutex::{PATIENCE_MICROS, TURN_MICROS},
@@ -243,7 +243,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     pub(super) fn hint_reader(&self, before: Count) {
         // Only where it says something else: the release would wait for that.
-        if before.readers() == 0 && self.owner.load(Relaxed) & !READERS != 0 {
+        if before.readers() == 0 && self.owner.load(Relaxed) & (NONSPINNABLE | BUSY) != 0 {
             self.owner.store(READERS, Relaxed); // a hint
         }
     }

@@ -60,7 +60,6 @@ use super::{
     Count, Kind, OF_WAITERS, OWNER_SHIFT, READER, READERS, RawRwLock, SPINNER, UPGRADABLE, WAITERS,
     WRITER, WakeCheck,
     bias::{BIASED, Name, REVOKING, STEP},
-    keep::SEQUENCE,
     rest::{Drains, Rest},
     spin::READERS_MICROS,
 };
@@ -73,6 +72,10 @@ use crate::{
 /// The mark of a biased count: with a fence. Nobody waits for it, and so nobody promises
 /// to come.
 const FENCED: u32 = SPINNER;
+
+/// So many readers that look, in a row, and the bias sheds its fence: a writer then interrupts the
+/// CPUs, for which more have to pay than for one that fences.
+const SHEDS: u32 = 48;
 
 /// Looks for readers to leave: one that runs has left by then, most likely.
 pub(super) const READER_LOOKS: u32 = 256;
@@ -175,7 +178,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             || word.compare_exchange(name.lock, 0, Relaxed, Acquire).is_err();
         if came {
             P::took(None);
-            if P::may_bias(true) {
+            if P::may_bias(|| true) {
                 self.sample();
             }
         }
@@ -429,18 +432,26 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// A reader that came by a fenced bias looks whether it is worth its while.
     #[cold]
     fn sample(&self) {
-        let (rest, count) = (self.rest(), self.count());
+        let (rest, count, run) = (self.rest(), self.count(), self.run());
         if rest.is_over::<P>() {
-            // Relaxed: the quiesce orders it.
-            if count.is_fenced() && self.exchange(count, count.without(FENCED), Relaxed) {
-                self.set_rest(rest.restarted::<P>());
-                P::event(Event::FenceShed);
+            self.lengthen(run, run.last());
+            if P::may_bias(|| run.length() >= SHEDS) {
+                return self.shed_fence(count, rest);
             }
-        } else if self.last_writer() != P::number() {
+        }
+        if run.last() != P::number() {
             let sampled = rest.sampled(P::gain());
             if sampled != rest {
                 self.set_rest(sampled);
             }
+        }
+    }
+
+    fn shed_fence(&self, count: Count, rest: Rest) {
+        // Relaxed: the quiesce orders it.
+        if count.is_fenced() && self.exchange(count, count.without(FENCED), Relaxed) {
+            self.set_rest(rest.restarted::<P>());
+            P::event(Event::FenceShed);
         }
     }
 
@@ -473,11 +484,6 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if rest.is_over::<P>() {
             self.set_rest(rest.restarted::<P>());
         }
-    }
-
-    /// The number of who wrote last, if readers have the lock since then.
-    fn last_writer(&self) -> u32 {
-        (self.owner.load(Relaxed) % SEQUENCE) >> OWNER_SHIFT // a hint
     }
 
     /// The count that the last one leaves behind, and the owner word: of a lock with a

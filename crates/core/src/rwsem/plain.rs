@@ -160,7 +160,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         count.has_but_readers()
             && count != Count(0)
             && self.may_stay_plain()
-            && !P::may_bias(count.is_shared())
+            && !P::may_bias(|| count.is_shared() || self.run().last() != P::number())
             && !self.came_by_slot(mine)
             // (R1) Release pairs with the Acquire of who takes it next.
             && self.exchange(count, Count(count.0 - READER), Release)

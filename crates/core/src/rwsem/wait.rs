@@ -42,7 +42,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(never)]
     pub(super) fn contend(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
         P::waits(self.address());
-        if kind == Kind::Read && P::may_bias(true) {
+        if kind == Kind::Read && P::may_bias(|| true) {
             self.ask_for_fence();
         }
         let fenced = self.rest().is_fenced();

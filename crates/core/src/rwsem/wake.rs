@@ -140,7 +140,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
         let count = self.count();
         if self.fence_again(count)
-            || count.may_bias() && P::may_bias(count.is_shared()) && self.bias()
+            || count.may_bias()
+                && P::may_bias(|| count.is_shared() || self.others_read())
+                && self.bias()
         {
             return;
         }
