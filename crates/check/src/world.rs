@@ -251,10 +251,8 @@ impl<K: Kind> Platform for Tasks<K> {
     ///
     /// [`Explorer::biasing`]: crate::Explorer::biasing
     fn may_bias(worth: impl FnOnce() -> bool) -> bool {
-        matches!(ask(Request::Biases), Answer::Bool(true)) && {
-            worth();
-            true
-        }
+        let biases = matches!(ask(Request::Biases), Answer::Bool(true));
+        biases.then(worth).is_some()
     }
 
     /// As [`Explorer::inspecting`] says.

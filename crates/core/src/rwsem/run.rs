@@ -48,7 +48,7 @@ impl Run {
     /// One more has, and this is the last.
     const fn longer(self, last: u32) -> Self {
         let length = self.length() + (self.length() < u32::MAX / SEQUENCE) as u32;
-        Self(length * SEQUENCE | last << OWNER_SHIFT | READERS)
+        Self(length * SEQUENCE + (last << OWNER_SHIFT | READERS))
     }
 }
 
