@@ -39,10 +39,11 @@
 //! The owner word is for spinners: the writer's task number, which also tells
 //! misuse, or `READERS` or nothing, perhaps with `NONSPINNABLE` when a spinner found that
 //! readers take long. They leave theirs behind; it means nothing once the lock
-//! is free. A writer that leaves to a fenced bias leaves its number and `READERS`. The first
-//! of the next readers, or the next writer, replaces it; a writer together with the count, where
-//! the world can (`rwsem/at_once.rs`). Of a reserved lock it says whether its keeper is in:
-//! `BUSY`.
+//! is free. A writer that leaves to a fenced bias leaves its number and `READERS`, and readers that
+//! look whether others read, too, say so there (`rwsem/run.rs`). The first
+//! of the next readers replaces what spinners would heed, the next writer all; a writer together
+//! with the count, where the world can (`rwsem/at_once.rs`). Of a reserved lock it says whether its
+//! keeper is in: `BUSY`.
 //!
 //! # Ordering
 //!
@@ -116,7 +117,7 @@
 //! A lock that several tasks read again and again, and do not write, is *biased*: its readers
 //! write to nothing but their own task's record, as those of the per-CPU semaphore,
 //! and the count has one reader in place of them all. A reader tries that which finds itself
-//! in company. Who wants to write ends that: it
+//! in company, or finds that others come in turns with it. Who wants to write ends that: it
 //! quiesces, and counts those that are in. `rwsem/bias.rs` has the argument. If the lock is
 //! also written, now and then, its readers fence, and a writer need not quiesce:
 //! `rwsem/fenced.rs`. When it is biased in which way, `rwsem/rest.rs` says.

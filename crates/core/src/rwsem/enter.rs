@@ -242,7 +242,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Likewise, if that is a reader.
     #[inline(always)]
     pub(super) fn hint_reader(&self, before: Count) {
-        // Only where it says something else: the release would wait for that.
+        // Only where it must not stay: the release would wait for that.
         if before.readers() == 0 && self.owner.load(Relaxed) & (NONSPINNABLE | BUSY) != 0 {
             self.owner.store(READERS, Relaxed); // a hint
         }

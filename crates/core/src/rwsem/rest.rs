@@ -2,7 +2,8 @@
 //! of hints.
 //!
 //! A lock that several tasks read is tried with a fenced bias; that lasts as long as many
-//! enough read for each that writes. If nobody writes for long, the bias sheds its fence.
+//! enough read for each that writes. If nobody writes for long, and many read meanwhile, the bias
+//! sheds its fence.
 
 use crate::platform::{Ordering::Relaxed, Platform, Word};
 
