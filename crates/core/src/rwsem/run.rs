@@ -18,12 +18,10 @@ use crate::{
 };
 
 /// So many readers that look, each another than the one before, are enough for a bias. One in 61
-/// looks, and of two tasks every second finds the other's number: some thousand have read then.
-///
-/// With half as many, two threads that read a thousand locks and write one time in a hundred do
-/// 0.82 of what they do without a bias, where a cache line takes 30 ns; with this 0.95 to 1
-/// (`readers.jsonl` in benches/runs/programs-2cpu-zen4 has how it is at last).
-const BIASES: u32 = 8;
+/// looks, and of two tasks every second finds the other's number: some five hundred have read
+/// then. Twice as many gain nothing, and less where a lock is written one time in a few hundred
+/// (`readers.jsonl` in benches/runs/programs-2cpu-zen4).
+const BIASES: u32 = 4;
 
 /// The owner word of readers.
 #[derive(Clone, Copy, PartialEq, Eq)]
