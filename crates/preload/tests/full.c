@@ -4,9 +4,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+#include "code.h"
 
 enum { READER = 32, FULL = 1 << 29 };
 
@@ -19,15 +20,6 @@ static union {
 	pthread_mutex_t lock;
 	unsigned words[10];
 } mutex = { .lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP };
-
-static int failures;
-
-#define CODE(call, code) \
-	do { \
-		int got = (call); \
-		if (got != (code)) \
-			printf("%s is %d, not %d\n", #call, got, (code)), failures++; \
-	} while (0)
 
 int main(int argc, char **argv)
 {

@@ -2,7 +2,8 @@
  * again when they are destroyed. The ninth word says which lock it is, as src/rwlock.rs has it. */
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
+
+#include "code.h"
 
 enum { LOCKS = 10000, PERCPU = 1, MOST = 4000 };
 
@@ -10,15 +11,6 @@ static union {
 	pthread_rwlock_t lock;
 	unsigned words[14];
 } rw[LOCKS];
-
-static int failures;
-
-#define CODE(call, code) \
-	do { \
-		int got = (call); \
-		if (got != (code)) \
-			printf("%s is %d, not %d\n", #call, got, (code)), failures++; \
-	} while (0)
 
 static int use_all(void)
 {
