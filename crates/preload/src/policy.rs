@@ -107,9 +107,12 @@ fn set(locks: u32) {
     };
     QUICK_MUTEXES.store(mutexes, Relaxed); // likewise
     QUICK_RWLOCKS.store(is_quick(RWLOCKS, PERCPU).into(), Relaxed); // likewise
-    let percpu = is_quick(RWLOCKS, 0) && locks & PERCPU != 0;
-    let quick = if percpu { rwlock::PERCPU } else { u32::MAX };
-    QUICK_PERCPU.store(quick, Relaxed); // likewise
+    let percpu = if is_quick(RWLOCKS | PERCPU, 0) {
+        rwlock::PERCPU
+    } else {
+        u32::MAX
+    };
+    QUICK_PERCPU.store(percpu, Relaxed); // likewise
 }
 
 /// Whether all mutexes of ours inherit priority.

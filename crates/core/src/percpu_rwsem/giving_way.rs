@@ -2,8 +2,8 @@
 //!
 //! A reader that comes while a writer waits for those inside waits for that writer. If it
 //! is one of those inside, or one of them waits for it, nobody goes on. So the writer waits
-//! for a span of time only. Then it goes, which lets in all that have come meanwhile, pauses
-//! for as long, and comes again, to wait twice as long. No more is asked of the release than
+//! for a span of time only. Then it goes, which lets in those that have come meanwhile, in their
+//! order, pauses for as long, and comes again, to wait twice as long. No more is asked of the release than
 //! of any writer's: it calls the first in the queue, and who is called and is a writer
 //! waits for a span, too. So a reader waits for as many spans as there are writers before
 //! it, and a writer may wait for ever: as where readers pass waiting writers at once.

@@ -74,8 +74,8 @@ use crate::{
 const FENCED: u32 = SPINNER;
 
 /// So many readers that look, in a row and after the time for that, and the bias sheds its fence:
-/// a writer then interrupts the CPUs, for which three thousand readers have to pay. Of many locks each
-/// may rest for long although much is written.
+/// a writer then interrupts the CPUs, for which three thousand readers have to pay. Of many locks
+/// each may rest for long although much is written.
 pub(super) const SHEDS: u32 = 48;
 
 /// Looks for readers to leave: one that runs has left by then, most likely.

@@ -19,8 +19,8 @@ use crate::{
 
 /// So many readers that look, each another than the one before, are enough for a bias. One in 61
 /// looks, and of two tasks every second finds the other's number: some five hundred have read
-/// then. Twice as many gain nothing, and less where a lock is written one time in a few hundred
-/// (`readers.jsonl` in benches/runs/programs-2cpu-zen4).
+/// then. With twice as many, threads that write one time in a thousand, or in a hundred, do 3 to 9 %
+/// less (`readers.jsonl` in benches/runs/programs-2cpu-zen4).
 const BIASES: u32 = 4;
 
 /// The owner word of readers.

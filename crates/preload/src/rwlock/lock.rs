@@ -14,7 +14,7 @@ pub const UNUSED: u32 = 0;
 /// It has per-CPU counters.
 pub const PERCPU: u32 = 1;
 /// It has none: there were too many.
-pub const RWSEM: u32 = 2;
+const RWSEM: u32 = 2;
 
 /// How many locks of a process can have per-CPU counters at a time. Their memory is there
 /// before the first ([`make_room`]), and is enough for a few more.
