@@ -12,7 +12,11 @@
 //!
 //! The answers are hints: the lock's own word says whose it is.
 
-use core::{cell::Cell, hint};
+mod streak;
+
+use core::cell::Cell;
+
+use self::streak::Streak;
 
 /// Locks that a task can have reserved at a time: it remembers them by their
 /// address, and one of the same slot makes it forget another.
@@ -21,32 +25,14 @@ const SLOTS: usize = 16;
 /// The multiples of this from 1 to 16 are addresses with slots of their own.
 pub const GRAIN: usize = 16;
 
-/// A reservation saves some nanoseconds an acquisition: only a task that comes
-/// back sooner than this, in nanoseconds and on average, gains by one.
-const SOON: u64 = 500;
-
-/// The acquisition of a streak from which on time is taken: most streaks end
-/// before.
-const TIMED: u32 = 8;
-
-/// With the acquisitions that are left until a streak is [`TIMED`] long.
-const UNTIMED: u32 = 1 << 31;
-
-/// Acquisitions in a row that earn a reservation, at first and at most.
-const EARNS: u32 = 64;
-const EARNS_AT_MOST: u32 = 1 << 16;
-
-/// Reads that pay for a look whether a lock had best be biased. A prime: of several locks that a
-/// task goes round over, each has its turn.
+/// One in so many acquisitions is *seen* (`keeper/streak.rs`), and one in so many reads pays for a
+/// look whether the lock had best be biased. A prime: of several locks that a task goes round over,
+/// each has its turn.
 const SAMPLED: u32 = 61;
 
 /// Acquisitions after which an owner looks after the first waiter: half a millisecond of a task
 /// that comes back every two microseconds, far less than a slice. A prime, likewise.
 const INSPECTS: u32 = 251;
-
-/// Acquisitions that pay for a revocation: some microseconds, at some
-/// nanoseconds each.
-const PAYS: u32 = 1 << 10;
 
 /// What a task remembers of the locks it takes.
 #[derive(Debug)]
@@ -63,29 +49,16 @@ pub struct Keeper {
     is_mine: fn(usize) -> bool,
     /// Whether locks may be reserved for the task.
     keeps: Cell<bool>,
-    /// The lock that the task waited for last, until it has taken it [`TIMED`] times since
+    /// The lock that the task waited for last, until it has taken it `EARNS - LAST` times since
     /// without waiting.
     waited: Cell<usize>,
+    /// Acquisitions until the next that is seen, of those not by a reservation.
+    unseen: Cell<u32>,
+    /// So many from now on are all seen.
+    all: Cell<u32>,
     /// The addresses of the locks that are reserved.
     kept: [Cell<usize>; SLOTS],
     streaks: [Streak; SLOTS],
-}
-
-/// Aligned so that it lies in one cache line.
-#[derive(Debug)]
-#[repr(align(32))]
-struct Streak {
-    /// 0 when there is none, or when it has earned the reservation.
-    lock: Cell<usize>,
-    /// Acquisitions until it is [`TIMED`] long, with [`UNTIMED`], or long enough to earn a
-    /// reservation.
-    left: Cell<u32>,
-    /// What `took` was when it had earned one.
-    earned: Cell<u32>,
-    /// When it was [`TIMED`] long, in nanoseconds.
-    timed: Cell<u64>,
-    /// How long it must be to earn a reservation, less [`EARNS`].
-    more: Cell<u32>,
 }
 
 impl Keeper {
@@ -101,16 +74,10 @@ impl Keeper {
             is_mine,
             keeps: Cell::new(false),
             waited: Cell::new(0),
+            unseen: Cell::new(SAMPLED),
+            all: Cell::new(0),
             kept: [const { Cell::new(0) }; SLOTS],
-            streaks: [const {
-                Streak {
-                    lock: Cell::new(0),
-                    left: Cell::new(0),
-                    earned: Cell::new(0),
-                    timed: Cell::new(0),
-                    more: Cell::new(0),
-                }
-            }; SLOTS],
+            streaks: [const { Streak::new() }; SLOTS],
         }
     }
 
@@ -212,84 +179,6 @@ impl Keeper {
         }
     }
 
-    /// [`Platform::took`](crate::Platform::took), at a time in nanoseconds.
-    #[inline(always)]
-    pub fn takes(&self, lock: Option<usize>, now: impl Fn() -> u64) {
-        add_one(&self.took);
-        let Some(lock) = lock else { return };
-        let streak = &self.streaks[slot(lock)];
-        // Whether it is the same as last time nobody can predict where a task takes many.
-        let is_same = streak.lock.get() == lock;
-        let fewer = streak.left.get().wrapping_sub(1);
-        let left = hint::select_unpredictable(is_same, fewer, UNTIMED | TIMED);
-        if left & !UNTIMED == 0 || self.keeps(lock) {
-            return self.takes_rarely(lock, now);
-        }
-        streak.lock.set(lock);
-        streak.left.set(left);
-    }
-
-    /// A streak is long enough to take the time, or to earn a reservation if it was quick enough;
-    /// or one begins of the lock that was reserved. Of its own, so that what stands in the code of
-    /// who locks is small.
-    #[cold]
-    #[inline(never)]
-    fn takes_rarely(&self, lock: usize, now: impl Fn() -> u64) {
-        match self.keeps(lock) {
-            true => {
-                self.revoked(slot(lock));
-                self.begins(lock);
-            }
-            false => self.lasts(lock, now()),
-        }
-    }
-
-    fn begins(&self, lock: usize) {
-        let streak = &self.streaks[slot(lock)];
-        streak.lock.set(lock);
-        streak.left.set(UNTIMED | TIMED);
-    }
-
-    fn lasts(&self, lock: usize, now: u64) {
-        if self.waited(lock) {
-            self.waited.set(0);
-        }
-        let slot = slot(lock);
-        let streak = &self.streaks[slot];
-        let length = EARNS - TIMED + streak.more.get();
-        let is_timed = streak.left.get() & UNTIMED == 0;
-        let took = now.saturating_sub(streak.timed.replace(now));
-        if is_timed && took <= u64::from(length) * SOON && self.keeps.get() {
-            self.count(slot);
-            self.forget(slot);
-            self.kept[slot].set(lock);
-            streak.earned.set(self.took());
-        } else {
-            streak.left.set(length);
-        }
-    }
-
-    /// [`Platform::waits`](crate::Platform::waits).
-    #[inline]
-    pub fn waits(&self, lock: usize) {
-        self.waited.set(lock);
-        let slot = slot(lock);
-        if self.keeps(lock) {
-            self.revoked(slot);
-        } else if self.streaks[slot].lock.get() == lock {
-            // Else what is dearer than a turn is long would never be earned again. A
-            // streak that is shorter than any that earns one says that another comes often.
-            let Streak { left, more, .. } = &self.streaks[slot];
-            let whole = match left.get() & UNTIMED {
-                0 => EARNS + more.get(),
-                _ => TIMED,
-            };
-            let length = whole.saturating_sub(left.get() & !UNTIMED);
-            more.set(more.get().saturating_sub(length / EARNS));
-            left.set(UNTIMED | (TIMED + 1)); // the acquisition that it waits for
-        }
-    }
-
     /// [`Platform::gives_up`](crate::Platform::gives_up).
     #[inline]
     pub fn gives_up(&self, lock: usize) {
@@ -299,18 +188,6 @@ impl Keeper {
                 .set(self.held.get() + (self.lending.get() >> slot & 1)); // it has it
             self.revoked(slot);
         }
-    }
-
-    /// Another task has taken the lock that was reserved.
-    #[cold]
-    fn revoked(&self, slot: usize) {
-        let Streak { earned, more, .. } = &self.streaks[slot];
-        let paid = self.took().wrapping_sub(earned.get()) >= PAYS;
-        more.set(match paid {
-            true => 0,
-            false => (8 * more.get() + 7 * EARNS).min(EARNS_AT_MOST),
-        });
-        self.forget(slot);
     }
 
     fn forget(&self, slot: usize) {
@@ -336,9 +213,14 @@ const fn slot(lock: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        streak::{ALL_AT_MOST, EARNS, LAST, PAYS, SEEN, SOON},
+        *,
+    };
 
     const LOCK: usize = 0x1000;
+    /// As many of one lock, from the first on, and it is reserved.
+    const FIRST: u32 = (1 + SEEN) * SAMPLED + LAST;
 
     fn keeper() -> Keeper {
         let keeper = Keeper::new(|_| false);
@@ -359,7 +241,7 @@ mod tests {
     #[test]
     fn a_streak_earns_a_reservation() {
         let keeper = keeper();
-        take(&keeper, LOCK, EARNS);
+        take(&keeper, LOCK, FIRST - 1);
         assert!(!keeper.keeps(LOCK));
         take(&keeper, LOCK, 1);
         assert!(keeper.keeps(LOCK));
@@ -370,7 +252,7 @@ mod tests {
     fn who_comes_back_late_earns_nothing() {
         for (period, kept) in [(SOON, true), (SOON + 20, false)] {
             let keeper = keeper();
-            for time in 0..=u64::from(EARNS) {
+            for time in 0..u64::from(FIRST) {
                 keeper.takes(Some(LOCK), || time * period);
             }
             assert_eq!(keeper.keeps(LOCK), kept);
@@ -396,10 +278,12 @@ mod tests {
     #[test]
     fn who_waits_begins_anew() {
         let keeper = keeper();
-        take(&keeper, LOCK, EARNS);
+        take(&keeper, LOCK, FIRST - 1);
         keeper.waits(LOCK);
         take(&keeper, LOCK, EARNS);
         assert!(!keeper.keeps(LOCK));
+        take(&keeper, LOCK, 1);
+        assert!(keeper.keeps(LOCK), "each has been seen");
     }
 
     #[test]
@@ -408,7 +292,7 @@ mod tests {
         take(&keeper, LOCK, 1);
         assert!(!keeper.waited(LOCK));
         keeper.waits(LOCK);
-        take(&keeper, LOCK, TIMED);
+        take(&keeper, LOCK, EARNS - LAST);
         assert!(keeper.waited(LOCK) && !keeper.waited(LOCK + GRAIN));
         take(&keeper, LOCK, 1);
         assert!(!keeper.waited(LOCK));
@@ -419,13 +303,55 @@ mod tests {
         for several in 2..=SLOTS {
             let keeper = keeper();
             let locks = || (0..several).map(|lock| LOCK + GRAIN * lock);
+            let kept = || locks().filter(|&lock| keeper.keeps(lock)).count();
             for _ in 0..EARNS {
                 locks().for_each(|lock| take(&keeper, lock, 1));
             }
-            assert!(!locks().any(|lock| keeper.keeps(lock)), "{several}");
-            locks().for_each(|lock| take(&keeper, lock, 1));
-            assert!(locks().all(|lock| keeper.keeps(lock)), "{several}");
+            assert_eq!(kept(), 0, "{several}");
+            for _ in 0..2 * FIRST {
+                locks().for_each(|lock| take(&keeper, lock, 1));
+            }
+            assert_eq!(kept(), several);
         }
+    }
+
+    #[test]
+    fn of_two_locks_of_one_slot_none_is_kept() {
+        let keeper = keeper();
+        let other = (LOCK + GRAIN..)
+            .step_by(GRAIN)
+            .find(|&lock| slot(lock) == slot(LOCK));
+        let mut dice = 1u32;
+        for _ in 0..1_000_000 {
+            for by in [dice << 13, dice >> 17, dice << 5] {
+                dice ^= by;
+            }
+            take(
+                &keeper,
+                if dice.is_multiple_of(2) {
+                    LOCK
+                } else {
+                    other.unwrap()
+                },
+                1,
+            );
+            assert!(!keeper.keeps(LOCK) && !keeper.keeps(other.unwrap()));
+        }
+    }
+
+    #[test]
+    fn all_are_seen_for_a_while_only() {
+        let keeper = keeper();
+        take(&keeper, LOCK, FIRST - 1);
+        assert_eq!(keeper.unseen.get(), 1);
+        let other = (LOCK + GRAIN..)
+            .step_by(GRAIN)
+            .find(|&lock| slot(lock) != slot(LOCK));
+        for _ in 0..ALL_AT_MOST {
+            keeper.takes(other, || u64::from(keeper.took()) * 2 * SOON);
+        }
+        assert!(keeper.unseen.get() > 1);
+        assert!(!keeper.keeps(LOCK) && !keeper.keeps(other.unwrap()));
     }
 
     #[test]
@@ -443,15 +369,16 @@ mod tests {
     #[test]
     fn a_revocation_that_was_not_paid_for_makes_the_next_dearer() {
         let keeper = keeper();
-        take(&keeper, LOCK, EARNS + 1);
+        take(&keeper, LOCK, FIRST);
         keeper.waits(LOCK); // another has it
         take(&keeper, LOCK, EARNS + 1);
         assert!(!keeper.keeps(LOCK));
-        take(&keeper, LOCK, 7 * EARNS);
+        take(&keeper, LOCK, 8 * EARNS);
         assert!(keeper.keeps(LOCK));
         take(&keeper, LOCK, PAYS);
         keeper.takes(Some(LOCK), || 0); // another had it
-        take(&keeper, LOCK, EARNS);
+        assert!(!keeper.keeps(LOCK));
+        take(&keeper, LOCK, FIRST);
         assert!(keeper.keeps(LOCK), "it had paid");
     }
 
@@ -478,7 +405,7 @@ mod tests {
     #[test]
     fn who_waits_after_short_streaks_does_not_lower_the_price() {
         let keeper = keeper();
-        take(&keeper, LOCK, EARNS + 1);
+        take(&keeper, LOCK, FIRST);
         keeper.waits(LOCK); // another has it: eight times as dear
         for _ in 0..1_000 {
             take(&keeper, LOCK, EARNS / 2);

@@ -353,17 +353,30 @@ impl<P: Platform> Body<P> {
         self.take_from(0, me).is_ok()
     }
 
+    /// The same, if [`Platform::keeps`] says that it is not reserved for the caller.
+    #[inline]
+    fn take_unkept(&self, me: TaskId) -> bool {
+        let taken = self.exchange_from(0, me).is_ok();
+        if taken {
+            self.took_unkept();
+        }
+        taken
+    }
+
     /// Takes the mutex if the owner word holds `free`.
     ///
     /// # Errors
     /// What it holds.
     #[inline]
     fn take_from(&self, free: u32, me: TaskId) -> Result<u32, u32> {
+        self.exchange_from(free, me).inspect(|_| self.took())
+    }
+
+    #[inline(always)]
+    fn exchange_from(&self, free: u32, me: TaskId) -> Result<u32, u32> {
         // (M3) Acquire pairs with the Release of the unlock before.
-        let taken = self
-            .owner
-            .compare_exchange(free, me.number(), Acquire, Relaxed);
-        taken.inspect(|_| self.took())
+        self.owner
+            .compare_exchange(free, me.number(), Acquire, Relaxed)
     }
 
     #[inline(always)]

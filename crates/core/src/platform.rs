@@ -242,6 +242,14 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn took(_lock: Option<usize>) {}
 
+    /// The same, of one that [`Platform::keeps`] says is not reserved for the caller. Returns what
+    /// [`Platform::may_inspect`] may.
+    #[inline(always)]
+    fn took_unkept(lock: usize) -> bool {
+        Self::took(Some(lock));
+        Self::may_inspect()
+    }
+
     /// Before a futex table uses memory of its own that nobody has touched, from there on:
     /// whether it may. If not, it does not grow.
     fn provide(_from: *const u8, _bytes: usize) -> bool {

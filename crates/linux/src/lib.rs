@@ -133,6 +133,10 @@ impl<N: Numbers> Platform for Threads<N> {
     fn took(lock: Option<usize>) {
         tasks::keeper().takes(lock, pace::now);
     }
+    #[inline(always)]
+    fn took_unkept(lock: usize) -> bool {
+        tasks::keeper().takes_unkept(lock) && tasks::saw(lock)
+    }
     fn provide(from: *const u8, bytes: usize) -> bool {
         futex::provide(from, bytes)
     }

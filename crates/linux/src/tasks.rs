@@ -29,7 +29,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use crate::{
     Linux, LinuxPi, Threads, errno,
     exit::AtExit,
-    futex, mapping, park, rseq,
+    futex, mapping, pace, park, rseq,
     urgency::{URGENCY, Urgency},
     whereabouts::{self, Whereabouts},
 };
@@ -111,6 +111,14 @@ pub fn own() -> &'static Own {
 #[inline(always)]
 pub fn keeper() -> &'static Keeper {
     &own().keeper
+}
+
+/// The calling thread has taken a lock, and its keeper sees that. Of its own, so that what stands in
+/// the code of who locks is small.
+#[cold]
+#[inline(never)]
+pub fn saw(lock: usize) -> bool {
+    keeper().sees(lock, pace::now)
 }
 
 /// How tasks are numbered.

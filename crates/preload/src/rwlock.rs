@@ -458,20 +458,34 @@ impl Rwlock {
 /// # Safety
 /// As above, here and below.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.quick")]
 pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's.
     let rwlock = unsafe { &*rwlock };
     match rwlock.is_quick() {
-        true if rwlock.rwsem.retake_to_read() => 0,
-        true => rdlock_shortly(rwlock),
+        true => match rwlock.rwsem.retake_to_read() {
+            None => rdlock_plain(rwlock),
+            Some(true) => 0,
+            Some(false) => rdlock(rwlock),
+        },
         false => rdlock(rwlock),
     }
 }
 
 #[inline(never)]
-extern "C" fn rdlock_shortly(rwlock: &Rwlock) -> c_int {
+#[unsafe(link_section = ".text.quick")]
+extern "C" fn rdlock_plain(rwlock: &Rwlock) -> c_int {
+    match rwlock.rwsem.try_read_plain() {
+        true => 0,
+        false => rdlock_biased(rwlock),
+    }
+}
+
+#[inline(never)]
+#[unsafe(link_section = ".text.quick")]
+extern "C" fn rdlock_biased(rwlock: &Rwlock) -> c_int {
     match is_registered() {
-        true if rwlock.rwsem.try_read_shortly() => 0,
+        true if rwlock.rwsem.try_read_biased() => 0,
         true => rdlock_shared(rwlock),
         false => rdlock(rwlock),
     }
@@ -500,19 +514,24 @@ extern "C" fn rdlock(rwlock: &Rwlock) -> c_int {
 /// # Safety
 /// See above.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.quick")]
 pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's.
     let rwlock = unsafe { &*rwlock };
     match rwlock.is_quick() {
-        true if rwlock.rwsem.retake_to_write() => 0,
-        true => wrlock_shortly(rwlock),
+        true => match rwlock.rwsem.retake_to_write() {
+            None => wrlock_plain(rwlock),
+            Some(true) => 0,
+            Some(false) => wrlock(rwlock),
+        },
         false => wrlock(rwlock),
     }
 }
 
 #[inline(never)]
-extern "C" fn wrlock_shortly(rwlock: &Rwlock) -> c_int {
-    match rwlock.rwsem.try_write_shortly() {
+#[unsafe(link_section = ".text.quick")]
+extern "C" fn wrlock_plain(rwlock: &Rwlock) -> c_int {
+    match rwlock.rwsem.try_write_plain() {
         true => 0,
         false => wrlock(rwlock),
     }
@@ -530,31 +549,37 @@ extern "C" fn wrlock(rwlock: &Rwlock) -> c_int {
 /// # Safety
 /// See above.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.quick")]
 pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
     // SAFETY: the caller's.
     let rwlock = unsafe { &*rwlock };
     match rwlock.is_quick() {
         // SAFETY: if the caller has the lock, it releases it.
-        true if unsafe { rwlock.rwsem.unlock_kept() } => 0,
-        true => unlock_read_shortly(rwlock),
+        true => match unsafe { rwlock.rwsem.unlock_kept() } {
+            None => unlock_read_shortly(rwlock),
+            Some(true) => 0,
+            Some(false) => unlock(rwlock),
+        },
         false => unlock(rwlock),
     }
 }
 
 #[inline(never)]
+#[unsafe(link_section = ".text.quick")]
 extern "C" fn unlock_read_shortly(rwlock: &Rwlock) -> c_int {
     match is_registered() {
         // SAFETY: likewise.
         true if unsafe { rwlock.rwsem.unlock_read_shortly() } => 0,
-        true => unlock_write_shortly(rwlock),
+        true => unlock_write_plain(rwlock),
         false => unlock(rwlock),
     }
 }
 
 #[inline(never)]
-extern "C" fn unlock_write_shortly(rwlock: &Rwlock) -> c_int {
+#[unsafe(link_section = ".text.quick")]
+extern "C" fn unlock_write_plain(rwlock: &Rwlock) -> c_int {
     // SAFETY: likewise.
-    match unsafe { rwlock.rwsem.unlock_write_shortly() } {
+    match unsafe { rwlock.rwsem.unlock_write_plain() } {
         true => 0,
         false => unlock(rwlock),
     }

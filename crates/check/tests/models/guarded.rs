@@ -49,10 +49,11 @@ impl Guarded {
     /// not stand.
     pub fn lock_work_unlock_shortly(&self) {
         let mutex = &self.mutex;
-        if !mutex.retake() {
-            assert!(mutex.take_free() || mutex.lock_not_free());
-        } else if mutex.may_inspect() {
-            mutex.inspect();
+        match mutex.retake() {
+            None => assert!(mutex.take_free() || mutex.lock_not_free()),
+            Some(true) if mutex.may_inspect() => mutex.inspect(),
+            Some(true) => (),
+            Some(false) => assert!(mutex.lock_unless_mine()),
         }
         self.work();
         // SAFETY: it was locked above, and each way but the one that unlocks it does nothing.

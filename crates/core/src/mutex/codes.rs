@@ -11,14 +11,14 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// already.
     #[inline]
     pub fn lock_unless_mine(&self) -> bool {
-        self.retake() || self.body.take(P::me()) || self.wait_unless_mine()
+        self.body.retake_uninspected() || self.body.take(P::me()) || self.wait_unless_mine()
     }
 
     /// Takes the mutex if it is free and reserved for nobody, and the caller's number is
-    /// known.
+    /// known; after [`RawMutex::retake`] has returned `None`.
     #[inline(always)]
     pub fn take_free(&self) -> bool {
-        TaskId::new(P::number()).is_some_and(|me| self.body.take(me))
+        TaskId::new(P::number()).is_some_and(|me| self.body.take_unkept(me))
     }
 
     /// [`RawMutex::lock_unless_mine`] after [`RawMutex::retake`] and [`RawMutex::take_free`].
@@ -28,10 +28,11 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     }
 
     /// Takes the mutex if it is reserved for the caller, who calls [`RawMutex::inspect`] then if
-    /// [`RawMutex::may_inspect`] says so.
+    /// [`RawMutex::may_inspect`] says so. Returns whether it did; `None` where the caller has no
+    /// reservation.
     #[inline(always)]
-    pub fn retake(&self) -> bool {
-        self.body.retake_uninspected()
+    pub fn retake(&self) -> Option<bool> {
+        P::keeps(self.body.address()).then(|| self.body.retake_kept())
     }
 
     /// Whether it is time to look after a first waiter that is late.

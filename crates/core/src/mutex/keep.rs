@@ -52,9 +52,15 @@ impl<P: Platform> Body<P> {
     /// The same, for callers that inspect it themselves.
     #[inline(always)]
     pub(super) fn retake_uninspected(&self) -> bool {
+        P::keeps(self.address()) && self.retake_kept()
+    }
+
+    /// The same, after [`Platform::keeps`].
+    #[inline(always)]
+    pub(super) fn retake_kept(&self) -> bool {
         // (K1); what the mutex protects the keeper has written itself
         let me = P::number();
-        P::keeps(self.address()) && P::try_store_if(&self.owner, me, &self.owner, me | KEPT) && {
+        P::try_store_if(&self.owner, me, &self.owner, me | KEPT) && {
             P::retook();
             true
         }

@@ -90,6 +90,14 @@ impl<P: Platform> Body<P> {
         }
     }
 
+    /// The same, of one that [`Platform::keeps`] says is not reserved for the caller.
+    #[inline(always)]
+    pub(super) fn took_unkept(&self) {
+        if P::took_unkept(self.address()) {
+            self.recall_for_late();
+        }
+    }
+
     /// Of its own, so that what stands in the caller's code is small, as the next.
     #[cold]
     #[inline(never)]

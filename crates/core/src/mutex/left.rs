@@ -112,7 +112,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     #[cold]
     pub fn lock_after_another(&self, unlocks: &Unlocks<P>, deadline: Option<Deadline>) -> bool {
         unlocks.wait(|| self.is_mine(), deadline)
-            && (self.is_mine() || self.retake() || self.lock_unreserved(deadline))
+            && (self.is_mine() || self.body.retake() || self.lock_unreserved(deadline))
     }
 
     /// Releases a mutex that another has left to the caller to unlock, or that nobody has. Its

@@ -171,7 +171,7 @@ pub(crate) struct Slots<P: Platform> {
 impl<P: Platform> Slots<P> {
     /// Whether their task, who asks, uses none.
     #[inline(always)]
-    fn are_free(&self) -> bool {
+    pub(super) fn are_free(&self) -> bool {
         self.slots[0].lock.load(Relaxed) == 0 && self.others.load(Relaxed) == 0 // its own
     }
 

@@ -35,7 +35,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn write_unreserved(&self, deadline: Option<Deadline>) -> bool {
-        !P::waited(self.address()) && self.write_plain() || self.write_unplain(deadline)
+        !P::waited(self.address()) && self.write_plain(|lock| P::took(Some(lock)))
+            || self.write_unplain(deadline)
     }
 
     /// Of its own, so that the other way is short.
@@ -79,7 +80,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn read_counted(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
-        self.read_plain(count) || self.read_unplain(count, kind, deadline)
+        self.read_plain(count, |lock| P::took(Some(lock)))
+            || self.read_unplain(count, kind, deadline)
     }
 
     /// Of its own, likewise.

@@ -128,11 +128,11 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// The same, if nobody waits.
+    /// The same, if nobody waits; after [`Platform::keeps`].
     #[inline(always)]
     pub(super) fn retake_alone(&self, how: u32) -> bool {
         let count = Count::kept_for(P::number());
-        P::keeps(self.address()) && self.count() == count && self.retake_from(count, how)
+        self.count() == count && self.retake_from(count, how)
     }
 
     /// Lets the caller in, if the lock still has the count, which says that it is reserved for it.
@@ -161,12 +161,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// The same, whichever way it came, if nobody waits.
+    /// The same, whichever way it came, if nobody waits; after [`Platform::keeps`].
     #[inline(always)]
     pub(super) fn leave_kept_alone(&self) -> bool {
-        if !P::keeps(self.address()) {
-            return false;
-        }
         let owner = self.owner.load(Relaxed); // likewise
         let count = Count::kept_for(P::number());
         (owner % SEQUENCE) & !READERS == Self::busy(0)

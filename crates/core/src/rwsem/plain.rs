@@ -11,40 +11,54 @@
 //! told so in the owner word (K2): before the virtual writer goes if it reads, so that no count in
 //! which it could leave as a reader has come before; but after that if it writes, so it looks.
 
-use super::{
-    Count, Kind, OVERFLOW, OWNER_SHIFT, READER, READERS, RawRwLock, WRITER, WakeCheck, bias::Slots,
-};
+use core::hint;
+
+use super::{Count, Kind, OVERFLOW, OWNER_SHIFT, READER, READERS, RawRwLock, WRITER, WakeCheck};
 use crate::{
     osq,
     platform::{Ordering::*, Platform, Word},
 };
 
 impl Count {
+    /// As many readers as there can be, less one.
+    const ROOM: u32 = OVERFLOW / 2 - READER;
+
     /// Whether it has readers alone, or is free. It has none of them in slots, and room for one
     /// more.
     #[inline(always)]
     const fn has_but_readers(self) -> bool {
-        self.0 & !(OVERFLOW / 2 - READER) == 0
+        self.0 & !Self::ROOM == 0
+    }
+
+    /// Whether it has readers, and nothing else.
+    #[inline(always)]
+    const fn has_readers_alone(self) -> bool {
+        // The lowest bits come first, and are nothing else only if they are 0.
+        self.0.rotate_right(READER.trailing_zeros()).wrapping_sub(1) < Self::ROOM / READER
     }
 }
 
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as a reader, recursive or not, if it is reserved for the caller and nobody
-    /// waits: what is quick of [`RawRwLock::try_read`], as the next two, for callers in whose code
-    /// the rest had better not stand.
+    /// waits: what is quick of [`RawRwLock::try_read`], as the next three, for callers in whose code
+    /// the rest had better not stand. Returns whether it did; `None` where none of that can be, as
+    /// the caller has no reservation.
     #[inline(always)]
-    pub fn retake_to_read(&self) -> bool {
-        self.retake_alone(READERS)
+    pub fn retake_to_read(&self) -> Option<bool> {
+        P::keeps(self.address()).then(|| self.retake_alone(READERS))
     }
 
-    /// Likewise, if it is plain or biased.
+    /// Likewise, if it is plain, after that has returned `None`.
     #[inline(always)]
-    pub fn try_read_shortly(&self) -> bool {
+    pub fn try_read_plain(&self) -> bool {
+        self.read_plain(self.count(), |lock| _ = P::took_unkept(lock))
+    }
+
+    /// Likewise, if it is biased, and the first slot is free.
+    #[inline(always)]
+    pub fn try_read_biased(&self) -> bool {
         let count = self.count();
-        match count.has_but_readers() {
-            true => self.read_plain(count),
-            false => count.is_biased() && self.enter_by_first_slot(count) == Some(true),
-        }
+        count.is_biased() && self.enter_by_first_slot(count) == Some(true)
     }
 
     /// Likewise, if it is biased, but the first slot is in use, or fenced.
@@ -58,35 +72,36 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     }
 
     /// Takes the lock as the writer, if it is reserved for the caller and nobody waits: what is
-    /// quick of [`RawRwLock::try_write`], as the next.
+    /// quick of [`RawRwLock::try_write`], as the next. Returns as [`RawRwLock::retake_to_read`].
     #[inline(always)]
-    pub fn retake_to_write(&self) -> bool {
-        self.retake_alone(0)
+    pub fn retake_to_write(&self) -> Option<bool> {
+        P::keeps(self.address()).then(|| self.retake_alone(0))
     }
 
-    /// Likewise, if it is plain, and the caller's number is known.
+    /// Likewise, if it is plain, and the caller's number is known; after that has returned `None`.
     #[inline(always)]
-    pub fn try_write_shortly(&self) -> bool {
-        !P::waited(self.address()) && self.write_plain()
+    pub fn try_write_plain(&self) -> bool {
+        !P::waited(self.address()) && self.write_plain(|lock| _ = P::took_unkept(lock))
     }
 
     /// Releases the lock for the caller, if it has it by a reservation and nobody waits: what is
     /// quick of [`RawRwLock::unlock_read`] and [`RawRwLock::unlock_write`], as the next two.
+    /// Returns whether it did; `None` where it has no reservation, and will have none.
     ///
     /// # Safety
     /// If the caller has the lock, it has no guard of it any more.
     #[inline(always)]
-    pub unsafe fn unlock_kept(&self) -> bool {
-        self.leave_kept_alone()
+    pub unsafe fn unlock_kept(&self) -> Option<bool> {
+        P::keeps(self.address()).then(|| self.leave_kept_alone())
     }
 
-    /// Likewise, if it reads it and the lock is biased or plain.
+    /// Likewise, if it reads it and the lock is biased or plain; after that has returned `None`.
     ///
     /// # Safety
     /// As [`RawRwLock::unlock_kept`].
     #[inline(always)]
     pub unsafe fn unlock_read_shortly(&self) -> bool {
-        self.leave_shortly()
+        self.leave_shortly(false)
     }
 
     /// Likewise, if it is the writer and the lock is plain.
@@ -94,32 +109,25 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// # Safety
     /// As [`RawRwLock::unlock_kept`].
     #[inline(always)]
-    pub unsafe fn unlock_write_shortly(&self) -> bool {
-        self.leave_write_plain()
+    pub unsafe fn unlock_write_plain(&self) -> bool {
+        self.leave_write_plain(false)
     }
 
-    /// Takes the lock as a reader, if it is plain with this count.
+    /// Takes the lock as a reader, if it is plain with this count; `took` takes note of that.
     #[inline(always)]
-    pub(super) fn read_plain(&self, count: Count) -> bool {
+    pub(super) fn read_plain(&self, count: Count, took: impl FnOnce(usize)) -> bool {
         // (R1) Acquire pairs with the Release of those that left before.
-        let took =
+        let is_in =
             count.has_but_readers() && self.exchange(count, count.entered(Kind::Read), Acquire);
-        if took {
+        if is_in {
             self.hint_reader(count);
-            self.took_plain();
+            // What is not short comes last, so that nothing has to be saved for it before.
+            match P::waited(self.address()) {
+                true => self.took_waited(),
+                false => took(self.address()),
+            }
         }
-        took
-    }
-
-    /// The caller has taken the plain lock as a reader. What is not short here comes last, so that
-    /// nothing has to be saved for it before.
-    #[inline(always)]
-    fn took_plain(&self) {
-        if P::waited(self.address()) {
-            self.took_waited();
-        } else {
-            P::took(Some(self.address()));
-        }
+        is_in
     }
 
     /// Of its own, so that the other way is short.
@@ -130,52 +138,56 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         self.remember();
     }
 
-    /// Takes the lock as the writer, if it is plain and free, and the caller's number is known.
+    /// Takes the lock as the writer, if it is plain and free, and the caller's number is known;
+    /// likewise.
     #[inline(always)]
-    pub(super) fn write_plain(&self) -> bool {
+    pub(super) fn write_plain(&self, took: impl FnOnce(usize)) -> bool {
         let me = P::number();
         // What an exchange takes is known beforehand: it need not wait for the look at the count.
         // (R1) Acquire pairs with the Release of those that left before.
-        let took =
+        let is_in =
             me != 0 && self.count() == Count(0) && self.exchange(Count(0), Count(WRITER), Acquire);
-        if took {
+        if is_in {
             self.owner.store(me << OWNER_SHIFT, Relaxed); // a hint
-            P::took(Some(self.address()));
+            took(self.address());
         }
-        took
+        is_in
     }
 
-    /// Releases the lock for a reader, if it is biased or plain and that is quick. Returns whether
-    /// it did.
+    /// Releases the lock for a reader, if it is biased or plain and that is quick; to be reserved
+    /// for the caller, if it `keeps` it, is not. Returns whether it did.
     #[inline(always)]
-    pub(super) fn leave_shortly(&self) -> bool {
+    pub(super) fn leave_shortly(&self, keeps: bool) -> bool {
         let mine = &P::mine().slots;
-        self.leave_by_first_slot(mine) || self.leave_plain(mine)
+        if mine.are_free() {
+            return self.leave_plain(keeps);
+        }
+        hint::cold_path(); // for who reads others
+        self.leave_by_first_slot(mine) || (!self.has_slot(mine) && self.leave_plain(keeps))
     }
 
-    /// Releases the plain lock for a reader. Returns whether it did.
+    /// Releases the plain lock for a reader that has no slot. Returns whether it did.
     #[inline(always)]
-    fn leave_plain(&self, mine: &Slots<P>) -> bool {
+    fn leave_plain(&self, keeps: bool) -> bool {
         let count = self.count();
-        count.has_but_readers()
-            && count != Count(0)
+        count.has_readers_alone()
+            && !keeps
             && self.may_stay_plain()
             && !P::may_bias(|| count.is_shared() || self.run().last() != P::number())
-            && !self.came_by_slot(mine)
             // (R1) Release pairs with the Acquire of who takes it next.
             && self.exchange(count, Count(count.0 - READER), Release)
     }
 
-    /// Releases the plain lock for the writer. Returns whether it did.
+    /// Releases the plain lock for the writer, likewise.
     #[inline(always)]
-    pub(super) fn leave_write_plain(&self) -> bool {
+    pub(super) fn leave_write_plain(&self, keeps: bool) -> bool {
         if P::waited(self.address()) {
             return false; // to look at the count before would cost a transfer of the line
         }
         let me = P::number() << OWNER_SHIFT;
         // The caller's own; with more than that it may be a keeper, of whom others still find out.
         let is_mine = me != 0 && self.owner.load(Relaxed) == me;
-        if self.count() != Count(WRITER) || !is_mine || !self.may_stay_plain() {
+        if self.count() != Count(WRITER) || !is_mine || keeps || !self.may_stay_plain() {
             return false;
         }
         self.owner.store(0, Relaxed); // a hint
@@ -187,9 +199,9 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         left
     }
 
-    /// Whether it is to have no bias, nor to be reserved for the caller, as that leaves.
+    /// Whether it is to have no bias as the caller leaves.
     #[inline(always)]
     fn may_stay_plain(&self) -> bool {
-        !self.rest().is_fenced() && !P::keeps(self.address())
+        !self.rest().is_fenced()
     }
 }

@@ -119,7 +119,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_read_unkept(&self, fair: bool) {
-        if fair || !self.leave_shortly() {
+        if fair || !self.leave_shortly(P::keeps(self.address())) {
             self.release_read_unplain(fair);
         }
     }
@@ -198,7 +198,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn release_write_unkept(&self, fair: bool) {
-        if fair || !self.leave_write_plain() {
+        if fair || !self.leave_write_plain(P::keeps(self.address())) {
             self.release_write_unplain(fair);
         }
     }

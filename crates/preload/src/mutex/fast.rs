@@ -11,12 +11,16 @@ use crate::{next, policy, watch};
 /// # Safety
 /// As POSIX has it, here and below.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.quick")]
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let mutex = unsafe { &*mutex };
     match policy::is_quick_mutex(mutex.kind()) {
-        true if mutex.lock.retake() => inspected(mutex),
-        true => lock_free(mutex),
+        true => match mutex.lock.retake() {
+            None => lock_free(mutex),
+            Some(true) => inspected(mutex),
+            Some(false) => lock_as_asked(mutex),
+        },
         false => lock_not_quick(mutex),
     }
 }
@@ -40,6 +44,7 @@ extern "C" fn inspect(mutex: &Mutex) -> c_int {
 
 /// One that is plain, and not reserved for the caller.
 #[inline(never)]
+#[unsafe(link_section = ".text.quick")]
 extern "C" fn lock_free(mutex: &Mutex) -> c_int {
     match mutex.lock.take_free() {
         true => 0,
@@ -69,7 +74,7 @@ extern "C" fn lock_not_quick(mutex: &Mutex) -> c_int {
 #[inline(never)]
 extern "C" fn lock_not_pi(mutex: &Mutex) -> c_int {
     // What is reserved for the caller is ours.
-    match policy::profiled() && mutex.is_plain() && mutex.lock.retake() {
+    match policy::profiled() && mutex.is_plain() && mutex.lock.retake() == Some(true) {
         true => {
             watch::took(mutex.key());
             inspected(mutex)
@@ -105,6 +110,7 @@ extern "C" fn lock_as_asked(mutex: &Mutex) -> c_int {
 /// # Safety
 /// See above.
 #[unsafe(no_mangle)]
+#[unsafe(link_section = ".text.quick")]
 pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's.
     let mutex = unsafe { &*mutex };
@@ -119,6 +125,7 @@ pub unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
 
 /// One that is plain, and not reserved for the caller.
 #[inline(never)]
+#[unsafe(link_section = ".text.quick")]
 extern "C" fn unlock_alone(mutex: &Mutex) -> c_int {
     // SAFETY: C has no guards.
     match unsafe { mutex.lock.unlock_alone() } {

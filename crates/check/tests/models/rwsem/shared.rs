@@ -114,7 +114,8 @@ impl<C: WakeCheck> Shared<C> {
     /// rest does not stand.
     pub fn write_shortly(&self) {
         let lock = &self.lock;
-        if !(lock.retake_to_write() || lock.try_write_shortly()) {
+        let took = lock.retake_to_write();
+        if !took.unwrap_or_else(|| lock.try_write_plain()) {
             lock.write();
         }
         self.work();
@@ -126,7 +127,8 @@ impl<C: WakeCheck> Shared<C> {
     /// The same of a reader.
     pub fn read_shortly(&self) {
         let lock = &self.lock;
-        if !(lock.retake_to_read() || lock.try_read_shortly() || lock.try_read_shared()) {
+        let shortly = || lock.try_read_plain() || lock.try_read_biased() || lock.try_read_shared();
+        if !lock.retake_to_read().unwrap_or_else(shortly) {
             lock.read_recursive();
         }
         self.payload.get();
@@ -138,7 +140,10 @@ impl<C: WakeCheck> Shared<C> {
     fn leave_shortly(&self) -> bool {
         let lock = &self.lock;
         // SAFETY: the caller has it, and each way but the one that releases it does nothing.
-        unsafe { lock.unlock_kept() || lock.unlock_read_shortly() || lock.unlock_write_shortly() }
+        unsafe {
+            let shortly = || lock.unlock_read_shortly() || lock.unlock_write_plain();
+            lock.unlock_kept().unwrap_or_else(shortly)
+        }
     }
 
     /// Reads twice at a time, after it has read.
