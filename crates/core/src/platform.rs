@@ -171,17 +171,15 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// A word of shared memory.
     type U32: Word;
 
-    /// Whether a wait for an event ends, within a bounded time, when
-    /// [`Platform::running`] of the task waited for changes. Where it does not
-    /// (as `WFE` without an event stream does not see a vCPU preempted), the
-    /// spin queue must poll; [`crate::osq::Event`] refuses to compile.
+    /// Whether a wait for an event ends, within a bounded time, when [`Platform::running`] of the
+    /// task waited for changes. Where it does not (as `WFE` without an event stream does not see a
+    /// vCPU preempted), the spin queue must poll; [`crate::osq::Event`] refuses to compile.
     const EVENT_SEES_RUNNING: bool;
 
     /// The calling task.
     fn me() -> TaskId;
 
-    /// The record of a task. It stays valid memory for ever, even when the
-    /// task has ended.
+    /// The record of a task. It stays valid memory for ever, even when the task has ended.
     fn task(task: TaskId) -> &'static TaskRecord<Self>;
 
     /// The record of the calling task.
@@ -190,8 +188,7 @@ pub trait Platform: Sized + Send + Sync + 'static {
         Self::task(Self::me())
     }
 
-    /// Shows the records of all tasks that have asked for their own, also of those that
-    /// have ended.
+    /// Shows the records of all tasks that have asked for their own, also of those that have ended.
     fn each_task(show: impl FnMut(&'static TaskRecord<Self>));
 
     /// The same, but perhaps not of those that are not on the list of readers: on it are those
@@ -236,9 +233,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
         Self::me().number()
     }
 
-    /// The calling task took a lock; this one, if it is of those that can be kept.
-    /// With this a world knows how soon a task comes back, and so how a spinner had
-    /// best look at the lock, and what [`Platform::keeps`] should say.
+    /// The calling task took a lock; this one, if it is of those that can be kept. So a world
+    /// knows how a spinner had best look at it, and what [`Platform::keeps`] should say.
     #[inline(always)]
     fn took(_lock: Option<usize>) {}
 
@@ -331,9 +327,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// Waits until `done` accepts the word's value, and returns that value; or
     /// `None` after `looks` looks, unless these are [`FOREVER`], or when `stop`
-    /// says so. What `stop` says may depend only on what it reads of words and
-    /// asks of the platform: a world leaves out looks that cannot see anything
-    /// new.
+    /// says so. What `stop` says may depend only on what it reads of words and asks of the
+    /// platform: a world leaves out looks that cannot see anything new.
     fn spin_until(
         word: &Self::U32,
         order: Ordering,
@@ -404,10 +399,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Stores `value` to `word` with `Release` if `guard` holds `expected`, which it
     /// reads with `Acquire`. `false` if it does not, or for no reason.
     ///
-    /// The test and the store are one step towards [`Platform::quiesce`] alone;
-    /// an interrupted pair starts over with the test. On Linux this is a
-    /// restartable sequence: no atomic read-modify-write, no barrier, and
-    /// nothing is touched after the store.
+    /// The test and the store are one step towards [`Platform::quiesce`] alone; an interrupted pair
+    /// starts over with the test. On Linux this is a restartable sequence: no atomic
+    /// read-modify-write, no barrier, and nothing is touched after the store.
     fn store_if(word: &Self::U32, value: u32, guard: &Self::U32, expected: u32) -> bool;
 
     /// [`Platform::store_if`] for a fast path, small where it stands: `false` also
@@ -434,10 +428,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Waits until no task is inside [`Platform::store_if`] or
-    /// [`PerCpu::add_if`] with a test from before this call. The stores and
-    /// additions of those that passed are visible to the caller, and later tests
-    /// see the caller's writes from before this call.
+    /// Waits until no task is inside [`Platform::store_if`] or [`PerCpu::add_if`] with a test from
+    /// before this call. The stores and additions of those that passed are visible to the caller,
+    /// and later tests see the caller's writes from before this call.
     fn quiesce();
 
     /// Whether the world has locks of its own for the few accesses to a wait queue:

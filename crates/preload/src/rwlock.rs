@@ -14,6 +14,7 @@
 //! of `lockyard::RwLock`. Of locks with per-CPU counters readers pass nobody, but there writers
 //! give way to them after a while, unless the program prefers writers.
 
+mod fast;
 mod lock;
 
 use std::{
@@ -24,12 +25,13 @@ use std::{
 
 use libc::{EAGAIN, EBUSY, EDEADLK, EPERM, ETIMEDOUT, clockid_t, pthread_rwlockattr_t, timespec};
 use lockyard_core::{Deadline, RawPercpuRwLock, RawRwLock};
-use lockyard_linux::{Linux, is_registered};
+use lockyard_linux::Linux;
 use lockyard_order::{
     self as order,
     Mode::{Exclusive, Shared, SharedRecursive},
 };
 
+pub use fast::{pthread_rwlock_rdlock, pthread_rwlock_unlock, pthread_rwlock_wrlock};
 pub use lock::{PERCPU, make_room};
 
 use self::lock::{Lock, UNUSED, decide, gave_back};
@@ -433,170 +435,4 @@ functions! {
     pthread_rwlock_timedwrlock(at: *const timespec) = |lock| lock.write_until(Until::realtime(at));
     pthread_rwlock_clockwrlock(clock: clockid_t, at: *const timespec) =
         |lock| lock.write_until(Until { clock, at });
-}
-
-impl Rwlock {
-    /// Whether it is ours, and nobody wants to know what happens to it.
-    #[inline(always)]
-    fn is_quick(&self) -> bool {
-        policy::is_quick_rwlock(self.shared.load(Relaxed)) // likewise
-    }
-
-    /// The lock that it has, if that is one with per-CPU counters, and nobody wants to know what
-    /// happens to it.
-    #[inline(always)]
-    fn quick_percpu(&self) -> Option<&RawPercpuRwLock<Linux>> {
-        policy::is_quick_percpu(self.which.load(Relaxed)).then(|| self.percpu()) // likewise
-    }
-}
-
-// What is frequent takes a short way, what is most so the shortest: a lock that stays reserved for
-// the caller; then what is plain or biased; then all else. Each is a function of its own, so that
-// the ways before it are short, and `extern "C"`, so that it is jumped to. None but the last has to
-// register the calling thread.
-
-/// # Safety
-/// As above, here and below.
-#[unsafe(no_mangle)]
-#[unsafe(link_section = ".text.quick")]
-pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's.
-    let rwlock = unsafe { &*rwlock };
-    match rwlock.is_quick() {
-        true => match rwlock.rwsem.retake_to_read() {
-            None => rdlock_plain(rwlock),
-            Some(true) => 0,
-            Some(false) => rdlock(rwlock),
-        },
-        false => rdlock(rwlock),
-    }
-}
-
-#[inline(never)]
-#[unsafe(link_section = ".text.quick")]
-extern "C" fn rdlock_plain(rwlock: &Rwlock) -> c_int {
-    match rwlock.rwsem.try_read_plain() {
-        true => 0,
-        false => rdlock_biased(rwlock),
-    }
-}
-
-#[inline(never)]
-#[unsafe(link_section = ".text.quick")]
-extern "C" fn rdlock_biased(rwlock: &Rwlock) -> c_int {
-    match is_registered() {
-        true if rwlock.rwsem.try_read_biased() => 0,
-        true => rdlock_shared(rwlock),
-        false => rdlock(rwlock),
-    }
-}
-
-#[inline(never)]
-extern "C" fn rdlock_shared(rwlock: &Rwlock) -> c_int {
-    match rwlock.rwsem.try_read_shared() {
-        true => 0,
-        false => rdlock(rwlock),
-    }
-}
-
-#[inline(never)]
-extern "C" fn rdlock(rwlock: &Rwlock) -> c_int {
-    if rwlock.quick_percpu().is_some_and(RawPercpuRwLock::try_read) {
-        return 0;
-    }
-    match rwlock.is_ours() {
-        true => rwlock.read(),
-        // SAFETY: it is the C library's, and initialised.
-        false => unsafe { next::pthread_rwlock_rdlock(ptr::from_ref(rwlock).cast_mut()) },
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-#[unsafe(link_section = ".text.quick")]
-pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's.
-    let rwlock = unsafe { &*rwlock };
-    match rwlock.is_quick() {
-        true => match rwlock.rwsem.retake_to_write() {
-            None => wrlock_plain(rwlock),
-            Some(true) => 0,
-            Some(false) => wrlock(rwlock),
-        },
-        false => wrlock(rwlock),
-    }
-}
-
-#[inline(never)]
-#[unsafe(link_section = ".text.quick")]
-extern "C" fn wrlock_plain(rwlock: &Rwlock) -> c_int {
-    match rwlock.rwsem.try_write_plain() {
-        true => 0,
-        false => wrlock(rwlock),
-    }
-}
-
-#[inline(never)]
-extern "C" fn wrlock(rwlock: &Rwlock) -> c_int {
-    match rwlock.is_ours() {
-        true => rwlock.write(),
-        // SAFETY: likewise.
-        false => unsafe { next::pthread_rwlock_wrlock(ptr::from_ref(rwlock).cast_mut()) },
-    }
-}
-
-/// # Safety
-/// See above.
-#[unsafe(no_mangle)]
-#[unsafe(link_section = ".text.quick")]
-pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
-    // SAFETY: the caller's.
-    let rwlock = unsafe { &*rwlock };
-    match rwlock.is_quick() {
-        // SAFETY: if the caller has the lock, it releases it.
-        true => match unsafe { rwlock.rwsem.unlock_kept() } {
-            None => unlock_read_shortly(rwlock),
-            Some(true) => 0,
-            Some(false) => unlock(rwlock),
-        },
-        false => unlock(rwlock),
-    }
-}
-
-#[inline(never)]
-#[unsafe(link_section = ".text.quick")]
-extern "C" fn unlock_read_shortly(rwlock: &Rwlock) -> c_int {
-    match is_registered() {
-        // SAFETY: likewise.
-        true if unsafe { rwlock.rwsem.unlock_read_shortly() } => 0,
-        true => unlock_write_plain(rwlock),
-        false => unlock(rwlock),
-    }
-}
-
-#[inline(never)]
-#[unsafe(link_section = ".text.quick")]
-extern "C" fn unlock_write_plain(rwlock: &Rwlock) -> c_int {
-    // SAFETY: likewise.
-    match unsafe { rwlock.rwsem.unlock_write_plain() } {
-        true => 0,
-        false => unlock(rwlock),
-    }
-}
-
-#[inline(never)]
-extern "C" fn unlock(rwlock: &Rwlock) -> c_int {
-    if let Some(percpu) = rwlock.quick_percpu()
-        && !percpu.is_write_locked()
-    {
-        // SAFETY: likewise; without a writer it is a reader.
-        unsafe { percpu.unlock_read() };
-        return 0;
-    }
-    match rwlock.is_ours() {
-        true => rwlock.unlock(),
-        // SAFETY: likewise.
-        false => unsafe { next::pthread_rwlock_unlock(ptr::from_ref(rwlock).cast_mut()) },
-    }
 }
