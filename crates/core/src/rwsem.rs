@@ -241,6 +241,8 @@ pub(crate) struct Node<P: Platform> {
     overtakes: P::U32,
     /// [`rest::Drains`].
     drains: P::U32,
+    /// [`run::Ended`].
+    ended: P::U32,
 }
 
 /// What `Node::granted` says: it has the lock.
@@ -261,6 +263,7 @@ impl<P: Platform> Node<P> {
             marks: P::U32::ZERO,
             overtakes: P::U32::ZERO,
             drains: P::U32::ZERO,
+            ended: P::U32::ZERO,
         }
     }
 

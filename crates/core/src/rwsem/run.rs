@@ -10,6 +10,15 @@
 //! be in the owner word that awaits the readers. It must stay there, for by that it knows later that it
 //! is the writer. So the word changes by an exchange, from what was seen to be of readers. It
 //! continues the sequence that the release of another heads: (K2) and (K3) are not touched.
+//!
+//! # Locks of both kinds
+//!
+//! Of many locks for which a bias is just worth its while, or just not, one has it by chance and the
+//! next has not. Which kind the next is that a task takes, its processor cannot foresee. When that
+//! is known the line has come; and what was begun beside that for a wrong guess is lost, such as to
+//! fetch the lines of the locks after it. So either kind alone does better than both together. A
+//! task notes how many of the rows that it looks at a writer has ended, and where most are, longer
+//! ones are needed: those then stay of one kind.
 
 use super::{OWNER_SHIFT, READERS, RawRwLock, WakeCheck, keep::SEQUENCE};
 use crate::{
@@ -19,9 +28,12 @@ use crate::{
 
 /// So many readers that look, each another than the one before, are enough for a bias. One in 61
 /// looks, and of two tasks every second finds the other's number: some five hundred have read
-/// then. With twice as many, threads that write one time in a thousand, or in a hundred, do 3 to 9 %
-/// less (`readers.jsonl` in benches/runs/programs-2cpu-zen4).
+/// then.
 const BIASES: u32 = 4;
+
+/// And so many for a task that finds most rows ended by a writer: of two tasks, if one in 150 writes
+/// or more.
+const BIASES_WRITTEN: u32 = 16;
 
 /// The owner word of readers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,7 +95,41 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if run.last() != me {
             self.lengthen(run, me);
         }
-        run.length() >= BIASES
+        run.length() >= Ended::note::<P>(run).biases()
+    }
+}
+
+/// Of the rows that the calling task has looked at of late, how many a writer had ended since the
+/// look before: a share of [`Ended::ALL`].
+struct Ended(u32);
+
+impl Ended {
+    const ALL: u32 = 1 << 16;
+    /// How many looks are of late.
+    const LATE: u32 = 1 << 6;
+
+    fn note<P: Platform>(run: Run) -> Self {
+        let ended = &P::mine().rwsem.ended;
+        let after = Self(ended.load(Relaxed)).after(run); // its task's own
+        ended.store(after.0, Relaxed); // likewise
+        after
+    }
+
+    const fn after(&self, run: Run) -> Self {
+        let one = if run.length() == 0 {
+            Self::ALL / Self::LATE
+        } else {
+            0
+        };
+        Self(self.0 - self.0 / Self::LATE + one)
+    }
+
+    /// How many readers are enough.
+    const fn biases(&self) -> u32 {
+        match self.0 > Self::ALL / 2 {
+            true => BIASES_WRITTEN,
+            false => BIASES,
+        }
     }
 }
 
@@ -107,7 +153,7 @@ mod tests {
         }
         assert_eq!(run.longer(1).length(), longest);
         assert_eq!(run.longer(1).last(), 1);
-        assert!(longest >= super::super::fenced::SHEDS.max(BIASES));
+        assert!(longest >= super::super::fenced::SHEDS.max(BIASES_WRITTEN));
     }
 
     #[test]
@@ -119,6 +165,21 @@ mod tests {
         let kept = Run(7 * SEQUENCE);
         assert_eq!((kept.last(), kept.length()), (0, 0));
         assert_eq!((kept.is_of_readers(), kept.longer(1).length()), (true, 1));
+    }
+
+    #[test]
+    fn who_finds_most_rows_ended_wants_longer_ones() {
+        let (ended, goes_on) = (Run(0), Run(0).longer(ME));
+        let many = 10 * Ended::LATE;
+        let look = |before: Ended, run| before.after(run);
+        for (of_three, biases) in [(0, BIASES), (1, BIASES), (2, BIASES_WRITTEN)] {
+            let rows = (0..many).map(|at| if at % 3 < of_three { ended } else { goes_on });
+            assert_eq!(rows.fold(Ended(0), look).biases(), biases, "{of_three}");
+        }
+        let all = (0..many).fold(Ended(0), |before, _| look(before, ended));
+        assert!(all.0 <= Ended::ALL);
+        let after = (0..Ended::LATE).fold(all, |before, _| look(before, goes_on));
+        assert_eq!(after.biases(), BIASES);
     }
 
     #[test]
