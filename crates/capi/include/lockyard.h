@@ -195,7 +195,8 @@ int lockyard_pimutex_destroy(lockyard_pimutex_t *mutex);
 /*
  * Takes the mutex, waiting as long as it takes.
  *
- * Returns 0, or EDEADLK when the calling thread holds it already.
+ * Returns 0, or EDEADLK when the calling thread holds it already. Where the owner waits, by
+ * other such mutexes, for one that the caller holds, it ends the process and says so.
  */
 int lockyard_pimutex_lock(lockyard_pimutex_t *mutex);
 

@@ -44,7 +44,8 @@ pub extern "C" fn lockyard_pimutex_destroy(mutex: &mut Pimutex) -> c_int {
 
 /// Takes the mutex, waiting as long as it takes.
 ///
-/// Returns 0, or EDEADLK when the calling thread holds it already.
+/// Returns 0, or EDEADLK when the calling thread holds it already. Where the owner waits, by
+/// other such mutexes, for one that the caller holds, it ends the process and says so.
 #[unsafe(no_mangle)]
 pub extern "C" fn lockyard_pimutex_lock(mutex: &Pimutex) -> c_int {
     result(mutex.0.lock_unless_mine(), EDEADLK)

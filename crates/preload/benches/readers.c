@@ -90,7 +90,8 @@ static void run(int threads)
 
 int main(void)
 {
-	static const unsigned numbers[] = { 1, LOCKS }, shares[] = { 0, 1, 10 };
+	static const unsigned numbers[] = { 1, LOCKS }, shares[] = { 0, 1, 5, 10, 20 };
+	const int many = sizeof(shares) / sizeof(*shares);
 
 	locked = aligned_alloc(128, LOCKS * sizeof(*locked));
 	if (locked == NULL) {
@@ -99,7 +100,7 @@ int main(void)
 	}
 	for (int threads = 1; threads <= THREADS; threads *= 2) {
 		for (int i = 0; i < 2; i++) {
-			for (int j = 0; j < 3; j++) {
+			for (int j = 0; j < many; j++) {
 				locks = numbers[i];
 				writes = shares[j];
 				run(threads);
