@@ -77,7 +77,8 @@ fn who_is_to_come_again() {
         [Shared::read, Shared::write],
     ] {
         for changes in 2..=5 {
-            let explorer = Explorer::new().biasing().whims(3).pct(4, changes, MANY);
+            // Of fifty such numbers one finds a twin.
+            let explorer = Explorer::new().biasing().whims(3).pct(42, changes, MANY);
             let events = [Event::ToldToComeAgain, Event::Parked];
             for explorer in [explorer, explorer.polling(), explorer.seldom()] {
                 explore("rwsem, come again", &explorer, &events, move || {
@@ -296,8 +297,8 @@ fn asked_for_too_late() {
         (0..2).for_each(|_| shared.write());
     }
     for changes in 3..=6 {
-        // Of 60 such numbers 13 find the twin.
-        let explorer = Explorer::new().biasing().whims(1).pct(8, changes, MANY);
+        // Of 30 such numbers eight find the twin.
+        let explorer = Explorer::new().biasing().whims(1).pct(9, changes, MANY);
         let events = [Event::Biased, Event::Parked, Event::FencedBiasRevoked];
         explore("rwsem, asked late", &explorer, &events, || {
             tasks(&[
