@@ -39,7 +39,16 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
             Some(true) => 0,
             Some(false) => rdlock(rwlock),
         },
-        false => rdlock(rwlock),
+        false => rdlock_percpu(rwlock),
+    }
+}
+
+#[inline(never)]
+#[unsafe(link_section = ".text.quick")]
+extern "C" fn rdlock_percpu(rwlock: &Rwlock) -> c_int {
+    match rwlock.quick_percpu() {
+        Some(percpu) if percpu.try_read() => 0,
+        _ => rdlock(rwlock),
     }
 }
 
@@ -72,9 +81,6 @@ extern "C" fn rdlock_shared(rwlock: &Rwlock) -> c_int {
 
 #[inline(never)]
 extern "C" fn rdlock(rwlock: &Rwlock) -> c_int {
-    if rwlock.quick_percpu().is_some_and(RawPercpuRwLock::try_read) {
-        return 0;
-    }
     match rwlock.is_ours() {
         true => rwlock.read(),
         // SAFETY: it is the C library's, and initialised.
@@ -131,7 +137,20 @@ pub unsafe extern "C" fn pthread_rwlock_unlock(rwlock: *mut Rwlock) -> c_int {
             Some(true) => 0,
             Some(false) => unlock(rwlock),
         },
-        false => unlock(rwlock),
+        false => unlock_percpu(rwlock),
+    }
+}
+
+#[inline(never)]
+#[unsafe(link_section = ".text.quick")]
+extern "C" fn unlock_percpu(rwlock: &Rwlock) -> c_int {
+    match rwlock.quick_percpu() {
+        Some(percpu) if !percpu.is_write_locked() => {
+            // SAFETY: likewise; without a writer the caller is a reader.
+            unsafe { percpu.unlock_read() };
+            0
+        }
+        _ => unlock(rwlock),
     }
 }
 
@@ -158,13 +177,6 @@ extern "C" fn unlock_write_plain(rwlock: &Rwlock) -> c_int {
 
 #[inline(never)]
 extern "C" fn unlock(rwlock: &Rwlock) -> c_int {
-    if let Some(percpu) = rwlock.quick_percpu()
-        && !percpu.is_write_locked()
-    {
-        // SAFETY: likewise; without a writer it is a reader.
-        unsafe { percpu.unlock_read() };
-        return 0;
-    }
     match rwlock.is_ours() {
         true => rwlock.unlock(),
         // SAFETY: likewise.
