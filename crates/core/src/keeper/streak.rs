@@ -2,7 +2,7 @@
 //! the same slot between.
 //!
 //! To note each acquisition costs a task that goes round over many locks, and earns nothing by it,
-//! a fifth of what the locks cost. So one in 61 is *seen*, and counts for as many. That is no proof:
+//! a sixth of what the locks cost. So one in 61 is *seen*, and counts for as many. That is no proof:
 //! of two locks of a slot that a task takes at random, one may be seen again and again, and a
 //! reservation that only every second acquisition finds costs more than none. So before a streak
 //! ends all are seen, for a while, and the time is taken; as are those of the lock that the task
@@ -22,15 +22,15 @@ pub(super) const EARNS: u32 = 64;
 const EARNS_AT_MOST: u32 = 1 << 16;
 pub(super) const LAST: u32 = 56;
 
-/// Of another it must have been seen so many times in a row before the last. Of two locks of one
-/// slot that a task takes at random, that happens seldom.
+/// Another must have been seen so many times in a row before the last, after the first time. Of two
+/// locks of one slot that a task takes at random, that happens seldom.
 pub(super) const SEEN: u32 = 4;
 
 /// With the acquisitions that are left until the last.
 const EARLY: u32 = 1 << 31;
 
-/// So many in a row are all seen at most. Of a lock for each slot all can earn a reservation by
-/// then.
+/// So many in a row are all seen at most: enough for the last of one of sixteen locks that a task goes
+/// round over.
 pub(super) const ALL_AT_MOST: u32 = 1 << 10;
 
 /// Acquisitions that pay for a revocation: some microseconds, at some

@@ -1,5 +1,5 @@
 //! Locking and unlocking, by ways of their own for what is frequent: a lock that stays reserved for
-//! the caller; then what is plain or biased; then all else. Each is a function of its own, so that
+//! the caller; then what is plain or biased; one with per-CPU counters; then all else. Each is a function of its own, so that
 //! the ways before it are short, and `extern "C"`, so that it is jumped to. None but the last has to
 //! register the calling thread. The section is that of `mutex/fast.rs`.
 
@@ -15,14 +15,15 @@ impl Rwlock {
     /// Whether it is ours, and nobody wants to know what happens to it.
     #[inline(always)]
     fn is_quick(&self) -> bool {
-        policy::is_quick_rwlock(self.shared.load(Relaxed)) // likewise
+        policy::is_quick_rwlock(self.shared.load(Relaxed)) // constant since it was initialised
     }
 
     /// The lock that it has, if that is one with per-CPU counters, and nobody wants to know what
     /// happens to it.
     #[inline(always)]
     fn quick_percpu(&self) -> Option<&RawPercpuRwLock<Linux>> {
-        policy::is_quick_percpu(self.which.load(Relaxed)).then(|| self.percpu()) // likewise
+        // It tells no more than itself.
+        policy::is_quick_percpu(self.which.load(Relaxed)).then(|| self.percpu())
     }
 }
 
