@@ -33,7 +33,7 @@ impl Count {
     /// Whether it has readers, and nothing else.
     #[inline(always)]
     const fn has_readers_alone(self) -> bool {
-        // The lowest bits come first, and are nothing else only if they are 0.
+        // Rotated, the bits below the readers are the highest; and 0 wraps.
         self.0.rotate_right(READER.trailing_zeros()).wrapping_sub(1) < Self::ROOM / READER
     }
 }
@@ -203,5 +203,29 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     fn may_stay_plain(&self) -> bool {
         !self.rest().is_fenced()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_has_readers_alone_if_it_has_but_readers_and_is_not_free() {
+        for low in 0..u32::BITS {
+            for high in 0..u32::BITS {
+                for count in [
+                    0,
+                    1 << low,
+                    1 << low | 1 << high,
+                    (1 << high) - (1 << low.min(high)),
+                ] {
+                    let alone = count != 0 && Count(count).has_but_readers();
+                    assert_eq!(Count(count).has_readers_alone(), alone, "{count:#x}");
+                }
+            }
+        }
+        assert!(Count(READER).has_readers_alone());
+        assert!(!Count(OVERFLOW / 2).has_readers_alone());
     }
 }

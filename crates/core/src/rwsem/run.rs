@@ -31,8 +31,9 @@ use crate::{
 /// then.
 const BIASES: u32 = 4;
 
-/// And so many for a task that finds most rows ended by a writer: of two tasks, if one in 150 writes
-/// or more.
+/// And so many for a task that finds most rows ended by a writer. Of two tasks each does if one
+/// taking in 122 or more is a write: between two looks are 61, and of those that find a row going on
+/// only the half that find the other's number are counted.
 const BIASES_WRITTEN: u32 = 16;
 
 /// The owner word of readers.
