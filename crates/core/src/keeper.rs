@@ -25,20 +25,19 @@ const SLOTS: usize = 16;
 /// The multiples of this from 1 to 16 are addresses with slots of their own.
 pub const GRAIN: usize = 16;
 
-/// One in so many acquisitions is *seen* (`keeper/streak.rs`), and one in so many reads pays for a
-/// look whether the lock had best be biased. A prime: of several locks that a task goes round over,
-/// each has its turn.
+/// One in so many acquisitions is *seen* (`keeper/streak.rs`); at one in so many an owner looks after
+/// the first waiter, and a reader whether the lock had best be biased. A prime: of several locks that
+/// a task goes round over, each has its turn.
 const SAMPLED: u32 = 61;
-
-/// Acquisitions after which an owner looks after the first waiter: half a millisecond of a task
-/// that comes back every two microseconds, far less than a slice. A prime, likewise.
-const INSPECTS: u32 = 251;
+const UNSEEN: i32 = SAMPLED.cast_signed() - 1;
 
 /// What a task remembers of the locks it takes.
 #[derive(Debug)]
 pub struct Keeper {
-    /// Locks that the task has taken, wrapping.
-    took: Cell<u32>,
+    /// Acquisitions until the next that is seen, less one; negative if that is overdue.
+    left: Cell<i32>,
+    /// Locks that the task has taken when `left` is 0, wrapping.
+    until: Cell<u32>,
     /// The locks that the task has now by which others lend it their priority, but for
     /// those in `kept`.
     held: Cell<u32>,
@@ -52,8 +51,6 @@ pub struct Keeper {
     /// The lock that the task waited for last, until it has taken it `EARNS - LAST` times since
     /// without waiting.
     waited: Cell<usize>,
-    /// Acquisitions until the next that is seen, of those not by a reservation.
-    unseen: Cell<u32>,
     /// So many from now on are all seen.
     all: Cell<u32>,
     /// The addresses of the locks that are reserved.
@@ -68,13 +65,13 @@ impl Keeper {
     /// not known.
     pub const fn new(is_mine: fn(usize) -> bool) -> Self {
         Self {
-            took: Cell::new(0),
+            left: Cell::new(UNSEEN),
+            until: Cell::new(UNSEEN.cast_unsigned()),
             held: Cell::new(0),
             lending: Cell::new(0),
             is_mine,
             keeps: Cell::new(false),
             waited: Cell::new(0),
-            unseen: Cell::new(SAMPLED),
             all: Cell::new(0),
             kept: [const { Cell::new(0) }; SLOTS],
             streaks: [const { Streak::new() }; SLOTS],
@@ -94,19 +91,28 @@ impl Keeper {
     /// Locks that the task has taken, wrapping.
     #[inline(always)]
     pub fn took(&self) -> u32 {
-        self.took.get()
+        self.until
+            .get()
+            .wrapping_sub(self.left.get().cast_unsigned())
     }
 
-    /// Whether this is one of every 61 locks that the task takes.
+    /// [`Platform::took_unkept`](crate::Platform::took_unkept).
     #[inline(always)]
-    pub fn is_sampled(&self) -> bool {
-        self.took.get().is_multiple_of(SAMPLED)
+    pub fn takes_one(&self) -> bool {
+        self.left.set(self.left.get().wrapping_sub(1));
+        self.is_due()
     }
 
     /// [`Platform::may_inspect`](crate::Platform::may_inspect).
     #[inline(always)]
-    pub fn may_inspect(&self) -> bool {
-        self.took.get().is_multiple_of(INSPECTS)
+    pub fn is_due(&self) -> bool {
+        self.left.get() < 0
+    }
+
+    /// Whether the lock that the task has taken last is one of every 61.
+    #[inline(always)]
+    pub fn is_sampled(&self) -> bool {
+        self.left.get() == UNSEEN
     }
 
     /// [`Platform::keeps`](crate::Platform::keeps).
@@ -124,7 +130,7 @@ impl Keeper {
     /// [`Platform::retook`](crate::Platform::retook).
     #[inline(always)]
     pub fn retakes(&self) {
-        add_one(&self.took);
+        self.takes_one();
     }
 
     /// [`KernelPi::holds`](crate::KernelPi::holds).
@@ -264,11 +270,14 @@ mod tests {
         for locks in 2..=16 {
             let keeper = keeper();
             let (mut sampled, mut inspected) = ([false; SLOTS], [false; SLOTS]);
-            for turn in 0..INSPECTS as usize * locks {
-                let at = turn % locks;
-                take(&keeper, LOCK + at * GRAIN, 1);
+            for turn in 0..10 * FIRST as usize * locks {
+                let (at, lock) = (turn % locks, LOCK + turn % locks * GRAIN);
+                take(&keeper, lock, 1);
+                inspected[at] |= keeper.is_due() && keeper.keeps(lock);
+                if keeper.is_due() {
+                    keeper.sees(lock, || 0);
+                }
                 sampled[at] |= keeper.is_sampled();
-                inspected[at] |= keeper.may_inspect();
             }
             assert!(sampled[..locks].iter().all(|&is| is));
             assert!(inspected[..locks].iter().all(|&is| is));
@@ -343,14 +352,14 @@ mod tests {
     fn all_are_seen_for_a_while_only() {
         let keeper = keeper();
         take(&keeper, LOCK, FIRST - 1);
-        assert_eq!(keeper.unseen.get(), 1);
+        assert_eq!(keeper.left.get(), 0);
         let other = (LOCK + GRAIN..)
             .step_by(GRAIN)
             .find(|&lock| slot(lock) != slot(LOCK));
         for _ in 0..ALL_AT_MOST {
             keeper.takes(other, || u64::from(keeper.took()) * 2 * SOON);
         }
-        assert!(keeper.unseen.get() > 1);
+        assert!(keeper.left.get() > 0);
         assert!(!keeper.keeps(LOCK) && !keeper.keeps(other.unwrap()));
     }
 
@@ -470,5 +479,19 @@ mod tests {
         take(&keeper, LOCK, 10 * EARNS);
         assert!(!keeper.keeps(LOCK));
         assert_eq!(keeper.took(), 10 * EARNS);
+    }
+
+    #[test]
+    fn each_lock_counts_whether_it_is_seen_or_not() {
+        let keeper = keeper();
+        take(&keeper, LOCK, FIRST + 1000); // by reservations, of which nobody takes note
+        assert!(keeper.is_due());
+        take(&keeper, LOCK + GRAIN, 1);
+        keeper.takes(None, || 0);
+        assert!(!keeper.is_due());
+        keeper.waits(LOCK);
+        take(&keeper, LOCK, FIRST);
+        keeper.sees(LOCK, || 0);
+        assert_eq!(keeper.took(), 2 * FIRST + 1002);
     }
 }

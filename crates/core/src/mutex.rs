@@ -115,6 +115,7 @@ use crate::{
     condvar,
     osq::{self, Osq},
     platform::{Deadline, Event, Look, Ordering::*, Platform, TaskId, Word},
+    quick::Quick,
     wait_queue::{AWAKE, Front, SPINNER, WaitQueue},
 };
 
@@ -196,7 +197,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn lock_unreserved(&self, deadline: Option<Deadline>) -> bool {
-        self.body.take(P::me()) || self.lock_contended(deadline)
+        self.body.take_unkept().seen(|| self.body.see()) || self.lock_contended(deadline)
     }
 
     /// Releases the mutex.
@@ -262,7 +263,11 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// a short wait and the critical section makes every hand-over longer.
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
+        let was_known = P::number() != 0;
         let me = P::me();
+        if !was_known && self.body.take(me) {
+            return true;
+        }
         if self.is_mine() {
             return self.wait_for_myself(me, deadline);
         }
@@ -353,14 +358,15 @@ impl<P: Platform> Body<P> {
         self.take_from(0, me).is_ok()
     }
 
-    /// The same, if [`Platform::keeps`] says that it is not reserved for the caller.
-    #[inline]
-    fn take_unkept(&self, me: TaskId) -> bool {
-        let taken = self.exchange_from(0, me).is_ok();
-        if taken {
-            self.took_unkept();
+    /// The same, if [`Platform::keeps`] says that it is not reserved for the caller, whose number is
+    /// known.
+    #[inline(always)]
+    fn take_unkept(&self) -> Quick {
+        let me = TaskId::new(P::number());
+        match me.is_some_and(|me| self.exchange_from(0, me).is_ok()) {
+            true => self.took_unkept(),
+            false => Quick::Not,
         }
-        taken
     }
 
     /// Takes the mutex if the owner word holds `free`.
@@ -381,8 +387,7 @@ impl<P: Platform> Body<P> {
 
     #[inline(always)]
     pub(crate) fn unlock(&self) {
-        if !(P::keeps(self.address()) && self.release_kept()) {
-            P::about_to_write(&self.owner); // who waits may have fetched the line
+        if !(P::keeps(self.address()) && self.release_kept_alone()) {
             self.unlock_unkept();
         }
     }
@@ -408,8 +413,8 @@ impl<P: Platform> Body<P> {
     /// The same, if nobody waits, and the caller has not waited for it lately.
     #[inline(always)]
     fn release_alone(&self) -> bool {
-        let (me, front) = (P::number(), self.queue.front());
-        me != 0 && front == Front(0) && !P::waited(self.address()) && self.release_from(me, front)
+        let me = P::number();
+        me != 0 && !P::waited(self.address()) && self.release_from(me, Front(0))
     }
 
     /// The same where a world cannot do it in one step.
@@ -430,7 +435,16 @@ impl<P: Platform> Body<P> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn unlock_unkept(&self) {
-        if !(self.release_unkept() || self.unlock_slow()) {
+        if !self.release_alone() {
+            self.unlock_contended();
+        }
+    }
+
+    /// Likewise.
+    #[inline(never)]
+    fn unlock_contended(&self) {
+        P::about_to_write(&self.owner); // who waits may have fetched the line
+        if !(self.release_at_once() || self.unlock_slow()) {
             self.check_owner(P::me());
         }
     }

@@ -187,6 +187,42 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
         self.body().retake()
     }
 
+    /// As [`RawMutex::retake`]: `true` if it did.
+    #[inline(always)]
+    pub fn retake_uninspected(&self) -> bool {
+        self.body().retake_uninspected()
+    }
+
+    /// As [`RawMutex::is_to_see`].
+    #[inline(always)]
+    pub fn is_to_see(&self) -> bool {
+        self.mutex.is_to_see()
+    }
+
+    /// As [`RawMutex::see`].
+    #[inline(always)]
+    pub fn see(&self) {
+        self.mutex.see();
+    }
+
+    /// As [`RawMutex::unlock_kept`].
+    ///
+    /// # Safety
+    /// If the caller holds it, it has no guard of it any more.
+    #[inline(always)]
+    pub unsafe fn unlock_kept(&self) -> bool {
+        self.release_kept()
+    }
+
+    #[inline(always)]
+    fn release_kept(&self) -> bool {
+        let left = P::keeps(self.body().address()) && self.body().release_kept_alone();
+        if left {
+            P::left_reserved();
+        }
+        left
+    }
+
     /// Whether it was taken.
     #[inline(always)]
     fn took(&self, taken: bool) -> bool {
@@ -214,9 +250,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// When the caller does not hold it after all. The mutex is as before.
     #[inline]
     pub unsafe fn unlock(&self) {
-        if P::keeps(self.body().address()) && self.body().release_kept() {
-            P::left_reserved();
-        } else {
+        if !self.release_kept() {
             self.unlock_unkept();
         }
     }

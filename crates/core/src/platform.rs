@@ -9,6 +9,7 @@ mod event;
 mod kernel_futex;
 mod kernel_pi;
 mod prio;
+mod record;
 mod settle;
 
 use core::num::NonZeroU32;
@@ -18,9 +19,8 @@ pub use event::Event;
 pub use kernel_futex::{KernelFutex, SLOT_OWNER};
 pub use kernel_pi::{KERNEL_OWNER_DIED, KERNEL_WAITERS, KernelPi, LockPi};
 pub use prio::Prio;
+pub use record::TaskRecord;
 pub(crate) use settle::settle;
-
-use crate::{futex, gate, osq, percpu_rwsem, rtmutex, rwsem, wait_queue};
 
 /// A 32-bit word of shared memory. Its only constructor is [`Word::ZERO`], so
 /// that a lock of zero bytes is an unlocked lock.
@@ -188,6 +188,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
         Self::task(Self::me())
     }
 
+    /// The same, for a fast path: `None` if it has never called [`Platform::me`].
+    #[inline(always)]
+    fn known() -> Option<&'static TaskRecord<Self>> {
+        Some(Self::mine())
+    }
+
     /// Shows the records of all tasks that have asked for their own, also of those that have ended.
     fn each_task(show: impl FnMut(&'static TaskRecord<Self>));
 
@@ -238,11 +244,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn took(_lock: Option<usize>) {}
 
-    /// The same, of one that [`Platform::keeps`] says is not reserved for the caller. Returns what
-    /// [`Platform::may_inspect`] may.
+    /// The same, of one that is not reserved for the caller ([`Platform::keeps`]), which has not
+    /// waited for it lately. Returns as [`Platform::may_inspect`].
     #[inline(always)]
-    fn took_unkept(lock: usize) -> bool {
-        Self::took(Some(lock));
+    fn took_unkept() -> bool {
+        Self::took(None);
         Self::may_inspect()
     }
 
@@ -279,11 +285,16 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn retook() {}
 
-    /// Whether the calling task, which has just taken a mutex, may look now whether the first
-    /// waiter gets to run: now and then, for a look takes some time. Any answer is sound.
+    /// Whether the calling task, which has just taken this lock, is to say [`Platform::sees`].
     #[inline(always)]
     fn may_inspect() -> bool {
         false
+    }
+
+    /// The calling task has. Returns whether it may look whether the first waiter gets to run: now
+    /// and then, for a look takes some time. Any answer is sound.
+    fn sees(_lock: usize) -> bool {
+        true
     }
 
     /// Whether the calling task, a reader that is about to leave a lock, may look whether
@@ -543,43 +554,6 @@ pub trait Clock: Platform {
     fn deadline(at: &Self::Instant) -> Deadline;
     /// The moment so long from now, if the type can name it.
     fn checked_after(duration: core::time::Duration) -> Option<Self::Instant>;
-}
-
-/// What the locks keep for each task: its place in the queues. A task waits
-/// for one lock at a time, so one node of each kind is enough.
-pub struct TaskRecord<P: Platform> {
-    pub(crate) osq: osq::Node<P>,
-    pub(crate) wait: wait_queue::Node<P>,
-    pub(crate) gate: gate::Node<P>,
-    pub(crate) percpu: percpu_rwsem::Node<P>,
-    pub(crate) rwsem: rwsem::Node<P>,
-    pub(crate) slots: rwsem::Slots<P>,
-    pub(crate) rtmutex: rtmutex::Node<P>,
-    pub(crate) futex: [futex::Node<P>; futex::NODES],
-    pub(crate) glances: futex::Glances<P>,
-}
-
-impl<P: Platform> Default for TaskRecord<P> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<P: Platform> TaskRecord<P> {
-    /// The record of a task that waits for nothing.
-    pub const fn new() -> Self {
-        Self {
-            osq: osq::Node::new(),
-            wait: wait_queue::Node::new(),
-            gate: gate::Node::new(),
-            percpu: percpu_rwsem::Node::new(),
-            rwsem: rwsem::Node::new(),
-            slots: rwsem::Slots::new(),
-            rtmutex: rtmutex::Node::new(),
-            futex: [const { futex::Node::new() }; futex::NODES],
-            glances: futex::Glances::new(),
-        }
-    }
 }
 
 /// A pointer in shared memory, to be read and written under a lock.

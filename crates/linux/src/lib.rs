@@ -53,8 +53,8 @@ use lockyard_core::{
     Clock, Deadline, Event, KernelPi, LockPi, Look, PerCpu, Platform, Running, TaskId, TaskRecord,
     Woken,
 };
+pub use tasks::is_gone;
 use tasks::{Numbers, Tids};
-pub use tasks::{is_gone, is_registered};
 use urgency::{URGENCY, Urgency};
 
 /// Does now what the calling thread's first lock would do, some microseconds of work: gives it
@@ -91,6 +91,10 @@ impl<N: Numbers> Platform for Threads<N> {
     #[inline(always)]
     fn mine() -> &'static TaskRecord<Self> {
         N::locks(tasks::mine())
+    }
+    #[inline(always)]
+    fn known() -> Option<&'static TaskRecord<Self>> {
+        tasks::known().map(N::locks)
     }
     fn each_task(show: impl FnMut(&'static TaskRecord<Self>)) {
         tasks::records().map(N::locks).for_each(show);
@@ -134,8 +138,8 @@ impl<N: Numbers> Platform for Threads<N> {
         tasks::keeper().takes(lock, pace::now);
     }
     #[inline(always)]
-    fn took_unkept(lock: usize) -> bool {
-        tasks::keeper().takes_unkept(lock) && tasks::saw(lock)
+    fn took_unkept() -> bool {
+        tasks::keeper().takes_one()
     }
     fn provide(from: *const u8, bytes: usize) -> bool {
         futex::provide(from, bytes)
@@ -160,7 +164,10 @@ impl<N: Numbers> Platform for Threads<N> {
     }
     #[inline(always)]
     fn may_inspect() -> bool {
-        tasks::keeper().may_inspect()
+        tasks::keeper().is_due()
+    }
+    fn sees(lock: usize) -> bool {
+        tasks::keeper().sees(lock, pace::now)
     }
     #[inline(always)]
     fn may_bias(worth: impl FnOnce() -> bool) -> bool {

@@ -29,7 +29,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use crate::{
     Linux, LinuxPi, Threads, errno,
     exit::AtExit,
-    futex, mapping, pace, park, rseq,
+    futex, mapping, park, rseq,
     urgency::{URGENCY, Urgency},
     whereabouts::{self, Whereabouts},
 };
@@ -111,14 +111,6 @@ pub fn own() -> &'static Own {
 #[inline(always)]
 pub fn keeper() -> &'static Keeper {
     &own().keeper
-}
-
-/// The calling thread has taken a lock, and its keeper sees that. Of its own, so that what stands in
-/// the code of who locks is small.
-#[cold]
-#[inline(never)]
-pub fn saw(lock: usize) -> bool {
-    keeper().sees(lock, pace::now)
 }
 
 /// How tasks are numbered.
@@ -238,17 +230,17 @@ pub fn number() -> u32 {
     own().me.number()
 }
 
-/// Whether the calling thread has a record: then no lock has to register it. Its number comes
+/// The calling thread's record, if it has one: then no lock has to register it. Its number comes
 /// before, and goes right before as the thread ends.
 #[inline(always)]
-pub fn is_registered() -> bool {
-    own().record.get().is_some()
+pub fn known() -> Option<&'static Record> {
+    own().record.get()
 }
 
 /// The calling thread's record.
 #[inline(always)]
 pub fn mine() -> &'static Record {
-    own().record.get().unwrap_or_else(mine_by_number)
+    known().unwrap_or_else(mine_by_number)
 }
 
 /// Of its own, so that what stands in the caller's code is small.

@@ -263,6 +263,22 @@ impl Platform for Sim {
         });
     }
 
+    fn took_unkept() -> bool {
+        let seen = ask(|engine| {
+            engine.tasks[engine.active].keeper.takes_one() && engine.costs.user_space.is_some()
+        });
+        seen.unwrap_or(false)
+    }
+
+    fn sees(lock: usize) -> bool {
+        ask(|engine| {
+            let now = engine.now / 1_000;
+            let keeper = engine.keeper(lock);
+            keeper.is_some_and(|(keeper, lock)| keeper.sees(lock, || now))
+        })
+        .unwrap_or(false)
+    }
+
     fn waits(lock: usize) {
         ask(|engine| engine.keeper(lock).map(|(keeper, lock)| keeper.waits(lock)));
     }
@@ -296,7 +312,7 @@ impl Platform for Sim {
 
     fn may_inspect() -> bool {
         ask(|engine| {
-            engine.costs.user_space.is_some() && engine.tasks[engine.active].keeper.may_inspect()
+            engine.costs.user_space.is_some() && engine.tasks[engine.active].keeper.is_due()
         })
         .unwrap_or(false)
     }

@@ -50,8 +50,8 @@ impl Guarded {
     pub fn lock_work_unlock_shortly(&self) {
         let mutex = &self.mutex;
         match mutex.retake() {
-            None => assert!(mutex.take_free() || mutex.lock_not_free()),
-            Some(true) if mutex.may_inspect() => mutex.inspect(),
+            None => assert!(mutex.take_free().seen(|| mutex.see()) || mutex.lock_not_free()),
+            Some(true) if mutex.is_to_see() => mutex.see(),
             Some(true) => (),
             Some(false) => assert!(mutex.lock_unless_mine()),
         }

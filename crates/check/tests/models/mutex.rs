@@ -102,7 +102,7 @@ fn two_tasks_that_look_seldom() {
     });
     let explorer = Explorer::new().whims(20).seldom().keeping();
     for changes in 1..=3 {
-        let explorer = explorer.pct(1, changes, 2_000);
+        let explorer = explorer.pct(6, changes, 2_000);
         explore("mutex, a turn", &explorer, &[Event::Recalled], || {
             let guarded = tasks(&[20, 0], |guarded| {
                 for _ in 0..16 {

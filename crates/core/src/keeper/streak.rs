@@ -10,7 +10,7 @@
 
 use core::cell::Cell;
 
-use super::{Keeper, SAMPLED, add_one, slot};
+use super::{Keeper, SAMPLED, UNSEEN, slot};
 
 /// A reservation saves some nanoseconds an acquisition: only a task that comes
 /// back sooner than this, in nanoseconds and on average, gains by one.
@@ -76,21 +76,9 @@ impl Keeper {
     pub fn takes(&self, lock: Option<usize>, now: impl Fn() -> u64) {
         match lock {
             Some(lock) if self.keeps(lock) => self.lost(lock),
-            Some(lock) if self.takes_unkept(lock) => _ = self.sees(lock, now),
-            Some(_) => (),
-            None => add_one(&self.took),
-        }
-    }
-
-    /// [`Platform::took_unkept`](crate::Platform::took_unkept), likewise. Returns whether the
-    /// caller calls [`Keeper::sees`] then.
-    #[inline(always)]
-    pub fn takes_unkept(&self, lock: usize) -> bool {
-        add_one(&self.took);
-        self.waited(lock) || {
-            let unseen = self.unseen.get().wrapping_sub(1);
-            self.unseen.set(unseen);
-            unseen == 0
+            Some(lock) if self.takes_one() || self.waited(lock) => _ = self.sees(lock, now),
+            None if self.takes_one() => self.sees_none(),
+            _ => (),
         }
     }
 
@@ -98,25 +86,28 @@ impl Keeper {
     #[cold]
     #[inline(never)]
     fn lost(&self, lock: usize) {
-        add_one(&self.took);
+        self.takes_one();
         self.revoked(slot(lock));
         self.begins(lock, SEEN * SAMPLED);
     }
 
-    /// The task has taken the lock, and it is seen, at a time in nanoseconds. Returns whether it is
-    /// one of every 61, and not of those that are all seen.
+    /// [`Platform::sees`](crate::Platform::sees), at a time in nanoseconds: one of every 61 that are
+    /// not all seen may inspect.
     #[cold]
     pub fn sees(&self, lock: usize, now: impl Fn() -> u64) -> bool {
-        let all = self.all.get();
-        let many = match all > 0 || self.waited(lock) {
+        let many = match self.is_all() || self.waited(lock) {
             true => 1,
             false => SAMPLED,
         };
-        self.all.set(all.saturating_sub(1));
-        if all == 1 {
-            let last = self.streaks.iter().filter(|streak| streak.is_last());
-            last.for_each(|streak| streak.lock.set(0));
+        if !self.keeps(lock) {
+            self.notes(lock, many, now);
         }
+        self.goes_on();
+        many == SAMPLED
+    }
+
+    /// The task has taken the lock, once or so many times.
+    fn notes(&self, lock: usize, many: u32, now: impl Fn() -> u64) {
         let Streak {
             lock: last, left, ..
         } = &self.streaks[slot(lock)];
@@ -129,11 +120,35 @@ impl Keeper {
         } else {
             self.ends(lock, many, now());
         }
-        if self.unseen.get() == 0 || self.all.get() > 0 {
-            self.unseen
-                .set(if self.all.get() > 0 { 1 } else { SAMPLED });
+    }
+
+    /// The task has taken a lock that it never has reserved, and that is seen.
+    #[cold]
+    fn sees_none(&self) {
+        self.is_all();
+        self.goes_on();
+    }
+
+    /// Whether this acquisition is one of those that are all seen; the streaks end that have
+    /// lasted longer.
+    fn is_all(&self) -> bool {
+        let all = self.all.get();
+        self.all.set(all.saturating_sub(1));
+        if all == 1 {
+            let last = self.streaks.iter().filter(|streak| streak.is_last());
+            last.for_each(|streak| streak.lock.set(0));
         }
-        many == SAMPLED
+        all > 0
+    }
+
+    /// Until the next that is seen.
+    fn goes_on(&self) {
+        let all = self.all.get() > 0;
+        if all || self.is_due() {
+            let (left, took) = (if all { 0 } else { UNSEEN }, self.took());
+            self.left.set(left);
+            self.until.set(took.wrapping_add_signed(left));
+        }
     }
 
     /// A streak of the lock begins, with so many early acquisitions at least, and ends another.

@@ -1,10 +1,7 @@
 //! The mutex for callers that must be told what is wrong, for they cannot be unwound: C.
 
 use super::RawMutex;
-use crate::{
-    osq,
-    platform::{Platform, TaskId},
-};
+use crate::{osq, platform::Platform, quick::Quick};
 
 impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// Takes the mutex, waiting as long as it takes; `false` when the caller holds it
@@ -17,34 +14,34 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// Takes the mutex if it is free and reserved for nobody, and the caller's number is
     /// known; after [`RawMutex::retake`] has returned `None`.
     #[inline(always)]
-    pub fn take_free(&self) -> bool {
-        TaskId::new(P::number()).is_some_and(|me| self.body.take_unkept(me))
+    pub fn take_free(&self) -> Quick {
+        self.body.take_unkept()
     }
 
     /// [`RawMutex::lock_unless_mine`] after [`RawMutex::retake`] and [`RawMutex::take_free`].
     #[inline(always)]
     pub fn lock_not_free(&self) -> bool {
-        P::number() == 0 && self.body.take(P::me()) || self.wait_unless_mine()
+        self.wait_unless_mine()
     }
 
-    /// Takes the mutex if it is reserved for the caller, who calls [`RawMutex::inspect`] then if
-    /// [`RawMutex::may_inspect`] says so. Returns whether it did; `None` where the caller has no
+    /// Takes the mutex if it is reserved for the caller, who calls [`RawMutex::see`] then if
+    /// [`RawMutex::is_to_see`] says so. Returns whether it did; `None` where the caller has no
     /// reservation.
     #[inline(always)]
     pub fn retake(&self) -> Option<bool> {
         P::keeps(self.body.address()).then(|| self.body.retake_kept())
     }
 
-    /// Whether it is time to look after a first waiter that is late.
+    /// Whether the caller, who has retaken the mutex, is to call [`RawMutex::see`].
     #[inline(always)]
-    pub fn may_inspect(&self) -> bool {
+    pub fn is_to_see(&self) -> bool {
         P::may_inspect()
     }
 
-    /// Looks after a first waiter that is late: the caller has the mutex.
+    /// Looks after a first waiter that is late, now and then: the caller has the mutex.
     #[inline(always)]
-    pub fn inspect(&self) {
-        self.body.recall_for_late();
+    pub fn see(&self) {
+        self.body.see();
     }
 
     /// Releases the mutex if it is reserved for the caller and nobody waits: `false` also where

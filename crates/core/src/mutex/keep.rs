@@ -43,15 +43,15 @@ impl<P: Platform> Body<P> {
     #[inline(always)]
     pub(crate) fn retake(&self) -> bool {
         let took = self.retake_uninspected();
-        if took {
-            self.inspect();
+        if took && P::may_inspect() {
+            self.see();
         }
         took
     }
 
     /// The same, for callers that inspect it themselves.
     #[inline(always)]
-    pub(super) fn retake_uninspected(&self) -> bool {
+    pub(crate) fn retake_uninspected(&self) -> bool {
         P::keeps(self.address()) && self.retake_kept()
     }
 
@@ -78,25 +78,23 @@ impl<P: Platform> Body<P> {
 
     /// Releases the mutex if the front is covered, and keeps it reserved.
     #[inline(always)]
-    pub(crate) fn release_kept(&self) -> bool {
+    fn release_kept(&self) -> bool {
         let front = self.queue.front();
         Self::is_covered(front) && self.release_kept_from(front)
     }
 
     /// The same, if nobody waits.
     #[inline(always)]
-    pub(super) fn release_kept_alone(&self) -> bool {
-        let front = self.queue.front();
-        front == Front(0) && self.release_kept_from(front)
+    pub(crate) fn release_kept_alone(&self) -> bool {
+        self.release_kept_from(Front(0))
     }
 
     #[inline(always)]
     fn release_kept_from(&self, front: Front) -> bool {
-        let owner = self.owner.load(Relaxed); // the caller's own store, or misuse
-        P::number() == owner
-            && owner != 0
+        let me = P::number(); // not 0, since the caller has reservations
+        self.owner.load(Relaxed) == me // the caller's own store, or misuse
             // (M1), (M3) the store releases, for the Acquire of who takes it next.
-            && P::try_store_if(&self.owner, owner | KEPT, &self.queue.front, front.0)
+            && P::try_store_if(&self.owner, me | KEPT, &self.queue.front, front.0)
     }
 
     /// Takes the mutex if it is free, even if it is reserved.

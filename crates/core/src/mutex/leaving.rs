@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     platform::{Event, Look, Ordering::*, Platform, TaskId, Word},
+    quick::Quick,
     wait_queue::{AWAKE, Front, HANDOFF, RECALL},
 };
 
@@ -71,45 +72,27 @@ impl Leaving {
 }
 
 impl<P: Platform> Body<P> {
-    /// After the caller took the mutex: looks now and then after a first waiter that is late,
-    /// which may wait for the caller's own CPU. Nobody else may be awake to see that.
-    #[inline(always)]
-    pub(super) fn inspect(&self) {
-        if P::may_inspect() {
-            self.recall_for_late();
-        }
-    }
-
-    /// The caller has taken the mutex by an exchange: as [`Body::inspect`]. What is not short
-    /// comes last, so that nothing has to be saved for it before.
+    /// After the caller took the mutex by an exchange.
     #[inline(always)]
     pub(super) fn took(&self) {
-        match P::may_inspect() {
-            true => self.took_inspecting(),
-            false => P::took(Some(self.address())),
+        match P::keeps(self.address()) {
+            true => P::took(Some(self.address())),
+            false => _ = self.took_unkept().seen(|| self.see()),
         }
     }
 
     /// The same, of one that [`Platform::keeps`] says is not reserved for the caller.
     #[inline(always)]
-    pub(super) fn took_unkept(&self) {
-        if P::took_unkept(self.address()) {
-            self.recall_for_late();
-        }
+    pub(super) fn took_unkept(&self) -> Quick {
+        Quick::took(P::took_unkept(), P::waited(self.address()))
     }
 
-    /// Of its own, so that what stands in the caller's code is small, as the next.
+    /// After [`Platform::may_inspect`]: looks now and then after a first waiter that is late, which
+    /// may wait for the caller's own CPU. Nobody else may be awake to see that.
     #[cold]
     #[inline(never)]
-    fn took_inspecting(&self) {
-        P::took(Some(self.address()));
-        self.recall_for_late();
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub(super) fn recall_for_late(&self) {
-        if Self::late(self.queue.front()).is_some() {
+    pub(super) fn see(&self) {
+        if P::sees(self.address()) && Self::late(self.queue.front()).is_some() {
             P::event(Event::FoundLate);
             self.recall();
         }

@@ -260,10 +260,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         entered.unwrap_or_else(|| self.enter_by_any_slot(count))
     }
 
-    /// The same, if the first may be used.
+    /// The same, if the first may be used, and is known.
     #[inline(always)]
     pub(super) fn enter_by_first_slot(&self, count: Count) -> Option<bool> {
-        let (name, slot) = (self.name(), &P::mine().slots.slots[0]);
+        let (name, slot) = (self.name(), &P::known()?.slots.slots[0]);
         // (B1), (R1)
         let enter = || P::try_store_if(&slot.lock, name.lock, &self.count, count.0);
         slot.is_free_in(name.region).then(enter)

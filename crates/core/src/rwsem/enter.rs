@@ -29,19 +29,24 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as the writer.
     #[inline(always)]
     pub(super) fn write_by(&self, deadline: Option<Deadline>) -> bool {
-        self.retake(0) || self.write_unreserved(deadline)
+        match P::keeps(self.address()) {
+            true => self.retake_alone(0) || self.write_unplain(deadline),
+            false => self.write_unreserved(deadline),
+        }
     }
 
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn write_unreserved(&self, deadline: Option<Deadline>) -> bool {
-        !P::waited(self.address()) && self.write_plain(|lock| P::took(Some(lock)))
-            || self.write_unplain(deadline)
+        self.try_write_plain().seen(|| self.see()) || self.write_unplain(deadline)
     }
 
     /// Of its own, so that the other way is short.
     #[inline(never)]
     fn write_unplain(&self, deadline: Option<Deadline>) -> bool {
+        if self.retake(0) {
+            return true;
+        }
         if !self.was_usual() {
             return self.fast_write() || self.contend(Kind::Write, deadline);
         }
@@ -54,40 +59,35 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as a reader that may not have to be counted.
     #[inline(always)]
     pub(super) fn read_by(&self, kind: Kind, deadline: Option<Deadline>) -> bool {
-        if kind == Kind::Read && self.was_usual() {
-            return self.read_usual(deadline);
+        let count = self.count();
+        if self.fast_slot(count) {
+            return true;
         }
-        self.read_unusual(self.count(), kind, deadline)
+        match P::keeps(self.address()) {
+            true => self.retake_alone(READERS) || self.read_unplain(count, kind, deadline),
+            false => self.read_unreserved(count, kind, deadline),
+        }
     }
 
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
-    fn read_usual(&self, deadline: Option<Deadline>) -> bool {
-        match self.read_at_once() {
-            Ok(()) => true,
-            Err(count) => self.read_unusual(count, Kind::Read, deadline),
-        }
+    fn read_unreserved(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
+        self.read_plain(count).seen(|| self.see()) || self.read_unplain(count, kind, deadline)
     }
 
-    #[inline(always)]
-    fn read_unusual(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
-        self.fast_slot(count)
-            || count.is_fenced() && self.enter_fenced()
-            || self.retake(READERS)
-            || self.read_counted(count, kind, deadline)
-    }
-
-    /// Of its own, so that what stands in the caller's code is small.
-    #[inline(never)]
-    fn read_counted(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
-        self.read_plain(count, |lock| P::took(Some(lock)))
-            || self.read_unplain(count, kind, deadline)
-    }
-
-    /// Of its own, likewise.
+    /// Of its own, so that the other way is short.
     #[inline(never)]
     fn read_unplain(&self, count: Count, kind: Kind, deadline: Option<Deadline>) -> bool {
-        self.fast_from(count, kind) || self.contend(kind, deadline)
+        if count.is_fenced() && self.enter_fenced() || self.retake(READERS) {
+            return true;
+        }
+        if kind != Kind::Read || !self.was_usual() {
+            return self.fast_from(count, kind) || self.contend(kind, deadline);
+        }
+        match self.read_at_once() {
+            Ok(()) => true,
+            Err(count) => self.fast_from(count, kind) || self.contend(kind, deadline),
+        }
     }
 
     /// Takes the lock as a reader at the first try.

@@ -131,8 +131,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// The same, if nobody waits; after [`Platform::keeps`].
     #[inline(always)]
     pub(super) fn retake_alone(&self, how: u32) -> bool {
-        let count = Count::kept_for(P::number());
-        self.count() == count && self.retake_from(count, how)
+        self.retake_from(Count::kept_for(P::number()), how)
     }
 
     /// Lets the caller in, if the lock still has the count, which says that it is reserved for it.
@@ -148,12 +147,10 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             }
     }
 
-    /// Lets the caller out, if it came by the reservation and that still stands.
+    /// Lets the caller out, if it came by the reservation and that still stands; after
+    /// [`Platform::keeps`].
     #[inline(always)]
     pub(super) fn leave_kept(&self, how: u32) -> bool {
-        if !P::keeps(self.address()) {
-            return false;
-        }
         let owner = self.owner.load(Relaxed); // the caller's own store, or not
         owner % SEQUENCE == Self::busy(how) && {
             let count = self.count();
@@ -161,14 +158,12 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// The same, whichever way it came, if nobody waits; after [`Platform::keeps`].
+    /// The same, whichever way it came, if nobody waits.
     #[inline(always)]
     pub(super) fn leave_kept_alone(&self) -> bool {
         let owner = self.owner.load(Relaxed); // likewise
         let count = Count::kept_for(P::number());
-        (owner % SEQUENCE) & !READERS == Self::busy(0)
-            && self.count() == count
-            && self.leave_kept_from(count, owner)
+        (owner % SEQUENCE) & !READERS == Self::busy(0) && self.leave_kept_from(count, owner)
     }
 
     /// Lets the caller out, if the lock still has the count, which says that it is reserved for it.

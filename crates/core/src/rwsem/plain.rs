@@ -16,7 +16,8 @@ use core::hint;
 use super::{Count, Kind, OVERFLOW, OWNER_SHIFT, READER, READERS, RawRwLock, WRITER, WakeCheck};
 use crate::{
     osq,
-    platform::{Ordering::*, Platform, Word},
+    platform::{Ordering::*, Platform, TaskRecord, Word},
+    quick::Quick,
 };
 
 impl Count {
@@ -50,8 +51,8 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Likewise, if it is plain, after that has returned `None`.
     #[inline(always)]
-    pub fn try_read_plain(&self) -> bool {
-        self.read_plain(self.count(), |lock| _ = P::took_unkept(lock))
+    pub fn try_read_plain(&self) -> Quick {
+        self.read_plain(self.count())
     }
 
     /// Likewise, if it is biased, and the first slot is free.
@@ -80,8 +81,19 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Likewise, if it is plain, and the caller's number is known; after that has returned `None`.
     #[inline(always)]
-    pub fn try_write_plain(&self) -> bool {
-        !P::waited(self.address()) && self.write_plain(|lock| _ = P::took_unkept(lock))
+    pub fn try_write_plain(&self) -> Quick {
+        match P::waited(self.address()) {
+            true => Quick::Not,
+            false => self.write_plain(),
+        }
+    }
+
+    /// After [`Quick::TookToSee`]: takes note of it. Of its own, so that the other way is short.
+    #[cold]
+    #[inline(never)]
+    pub fn see(&self) {
+        P::sees(self.address());
+        self.remember();
     }
 
     /// Releases the lock for the caller, if it has it by a reservation and nobody waits: what is
@@ -101,7 +113,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// As [`RawRwLock::unlock_kept`].
     #[inline(always)]
     pub unsafe fn unlock_read_shortly(&self) -> bool {
-        self.leave_shortly(false)
+        self.leave_shortly()
     }
 
     /// Likewise, if it is the writer and the lock is plain.
@@ -110,68 +122,57 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// As [`RawRwLock::unlock_kept`].
     #[inline(always)]
     pub unsafe fn unlock_write_plain(&self) -> bool {
-        self.leave_write_plain(false)
+        self.leave_write_plain()
     }
 
-    /// Takes the lock as a reader, if it is plain with this count; `took` takes note of that.
+    /// Takes the lock as a reader, if it is plain with this count; the caller has no reservation.
     #[inline(always)]
-    pub(super) fn read_plain(&self, count: Count, took: impl FnOnce(usize)) -> bool {
+    pub(super) fn read_plain(&self, count: Count) -> Quick {
         // (R1) Acquire pairs with the Release of those that left before.
         let is_in =
             count.has_but_readers() && self.exchange(count, count.entered(Kind::Read), Acquire);
-        if is_in {
-            self.hint_reader(count);
-            // What is not short comes last, so that nothing has to be saved for it before.
-            match P::waited(self.address()) {
-                true => self.took_waited(),
-                false => took(self.address()),
-            }
+        if !is_in {
+            return Quick::Not;
         }
-        is_in
-    }
-
-    /// Of its own, so that the other way is short.
-    #[cold]
-    #[inline(never)]
-    fn took_waited(&self) {
-        P::took(Some(self.address()));
-        self.remember();
+        self.hint_reader(count);
+        Quick::took(P::took_unkept(), P::waited(self.address()))
     }
 
     /// Takes the lock as the writer, if it is plain and free, and the caller's number is known;
     /// likewise.
     #[inline(always)]
-    pub(super) fn write_plain(&self, took: impl FnOnce(usize)) -> bool {
+    pub(super) fn write_plain(&self) -> Quick {
         let me = P::number();
         // What an exchange takes is known beforehand: it need not wait for the look at the count.
         // (R1) Acquire pairs with the Release of those that left before.
         let is_in =
             me != 0 && self.count() == Count(0) && self.exchange(Count(0), Count(WRITER), Acquire);
-        if is_in {
-            self.owner.store(me << OWNER_SHIFT, Relaxed); // a hint
-            took(self.address());
+        if !is_in {
+            return Quick::Not;
         }
-        is_in
+        self.owner.store(me << OWNER_SHIFT, Relaxed); // a hint
+        Quick::took(P::took_unkept(), false)
     }
 
-    /// Releases the lock for a reader, if it is biased or plain and that is quick; to be reserved
-    /// for the caller, if it `keeps` it, is not. Returns whether it did.
+    /// Releases the lock for a reader that has no reservation, if it is biased or plain and that is
+    /// quick. Returns whether it did.
     #[inline(always)]
-    pub(super) fn leave_shortly(&self, keeps: bool) -> bool {
-        let mine = &P::mine().slots;
+    pub(super) fn leave_shortly(&self) -> bool {
+        let Some(TaskRecord { slots: mine, .. }) = P::known() else {
+            return false;
+        };
         if mine.are_free() {
-            return self.leave_plain(keeps);
+            return self.leave_plain();
         }
         hint::cold_path(); // for who reads others
-        self.leave_by_first_slot(mine) || (!self.has_slot(mine) && self.leave_plain(keeps))
+        self.leave_by_first_slot(mine) || (!self.has_slot(mine) && self.leave_plain())
     }
 
     /// Releases the plain lock for a reader that has no slot. Returns whether it did.
     #[inline(always)]
-    fn leave_plain(&self, keeps: bool) -> bool {
+    fn leave_plain(&self) -> bool {
         let count = self.count();
         count.has_readers_alone()
-            && !keeps
             && self.may_stay_plain()
             && !P::may_bias(|| count.is_shared() || self.run().last() != P::number())
             // (R1) Release pairs with the Acquire of who takes it next.
@@ -180,14 +181,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
 
     /// Releases the plain lock for the writer, likewise.
     #[inline(always)]
-    pub(super) fn leave_write_plain(&self, keeps: bool) -> bool {
+    pub(super) fn leave_write_plain(&self) -> bool {
         if P::waited(self.address()) {
             return false; // to look at the count before would cost a transfer of the line
         }
         let me = P::number() << OWNER_SHIFT;
         // The caller's own; with more than that it may be a keeper, of whom others still find out.
         let is_mine = me != 0 && self.owner.load(Relaxed) == me;
-        if self.count() != Count(WRITER) || !is_mine || keeps || !self.may_stay_plain() {
+        if self.count() != Count(WRITER) || !is_mine || !self.may_stay_plain() {
             return false;
         }
         self.owner.store(0, Relaxed); // a hint

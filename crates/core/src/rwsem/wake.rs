@@ -111,16 +111,18 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Releases the lock for a reader, counted or not.
     #[inline(always)]
     pub(super) fn release_read(&self, fair: bool) {
-        if fair || !self.leave_kept(READERS) {
-            self.release_read_unkept(fair);
+        match P::keeps(self.address()) {
+            false if !fair => self.release_read_unkept(),
+            true if !fair && self.leave_kept(READERS) => (),
+            _ => self.release_read_unplain(fair),
         }
     }
 
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
-    fn release_read_unkept(&self, fair: bool) {
-        if fair || !self.leave_shortly(P::keeps(self.address())) {
-            self.release_read_unplain(fair);
+    fn release_read_unkept(&self) {
+        if !self.leave_shortly() {
+            self.release_read_unplain(false);
         }
     }
 
@@ -190,16 +192,18 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Releases the lock for the writer.
     #[inline(always)]
     pub(super) fn release_write(&self, fair: bool) {
-        if fair || !self.leave_kept(0) {
-            self.release_write_unkept(fair);
+        match P::keeps(self.address()) {
+            false if !fair => self.release_write_unkept(),
+            true if !fair && self.leave_kept(0) => (),
+            _ => self.release_write_unplain(fair),
         }
     }
 
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
-    fn release_write_unkept(&self, fair: bool) {
-        if fair || !self.leave_write_plain(P::keeps(self.address())) {
-            self.release_write_unplain(fair);
+    fn release_write_unkept(&self) {
+        if !self.leave_write_plain() {
+            self.release_write_unplain(false);
         }
     }
 

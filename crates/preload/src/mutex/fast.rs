@@ -5,9 +5,11 @@
 //! `rwlock/fast.rs`: how they lie to each other makes some tenths of a nanosecond, and is not to
 //! change with all else.
 
-use std::{ffi::c_int, ptr};
+use std::{ffi::c_int, hint, ptr};
 
-use super::{Lock, Mutex, Whose};
+use lockyard_core::Quick;
+
+use super::{Lock, Mutex, PiLock, Whose};
 use crate::{next, policy, watch};
 
 /// # Safety
@@ -20,7 +22,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
     match policy::is_quick_mutex(mutex.kind()) {
         true => match mutex.lock.retake() {
             None => lock_free(mutex),
-            Some(true) => inspected(mutex),
+            Some(true) => retook(mutex),
             Some(false) => lock_as_asked(mutex),
         },
         false => lock_not_quick(mutex),
@@ -29,19 +31,19 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
 
 /// The caller has it, by a reservation.
 #[inline(always)]
-fn inspected(mutex: &Mutex) -> c_int {
-    match mutex.lock.may_inspect() {
-        true => inspect(mutex),
+fn retook(mutex: &Mutex) -> c_int {
+    match mutex.lock.is_to_see() {
+        true => see(mutex),
         false => 0,
     }
 }
 
-/// Likewise, and looks after a first waiter that is late.
+/// The caller has it. What it returns is not to be known, so that it is jumped to.
 #[cold]
 #[inline(never)]
-extern "C" fn inspect(mutex: &Mutex) -> c_int {
-    mutex.lock.inspect();
-    0
+extern "C" fn see(mutex: &Mutex) -> c_int {
+    mutex.lock.see();
+    hint::black_box(0)
 }
 
 /// One that is plain, and not reserved for the caller.
@@ -49,8 +51,9 @@ extern "C" fn inspect(mutex: &Mutex) -> c_int {
 #[unsafe(link_section = ".text.quick")]
 extern "C" fn lock_free(mutex: &Mutex) -> c_int {
     match mutex.lock.take_free() {
-        true => 0,
-        false => lock_not_free(mutex),
+        Quick::Took => 0,
+        Quick::TookToSee => see(mutex),
+        Quick::Not => lock_not_free(mutex),
     }
 }
 
@@ -79,7 +82,7 @@ extern "C" fn lock_not_pi(mutex: &Mutex) -> c_int {
     match policy::profiled() && mutex.is_plain() && mutex.lock.retake() == Some(true) {
         true => {
             watch::took(mutex.key());
-            inspected(mutex)
+            retook(mutex)
         }
         false => lock_as_asked(mutex),
     }
@@ -88,13 +91,38 @@ extern "C" fn lock_not_pi(mutex: &Mutex) -> c_int {
 /// One with priority inheritance.
 #[inline(never)]
 extern "C" fn lock_pi(mutex: &Mutex) -> c_int {
-    match mutex
-        .pi()
-        .is_some_and(|pi| policy::unwatched() && pi.try_lock())
-    {
+    match unwatched_pi(mutex) {
+        Some(pi) if pi.retake_uninspected() => match pi.is_to_see() {
+            true => see_pi(mutex),
+            false => 0,
+        },
+        Some(_) => lock_pi_free(mutex),
+        None => lock_as_asked(mutex),
+    }
+}
+
+/// Likewise, and not reserved for the caller.
+#[inline(never)]
+extern "C" fn lock_pi_free(mutex: &Mutex) -> c_int {
+    match unwatched_pi(mutex).is_some_and(Lock::try_lock) {
         true => 0,
         false => lock_as_asked(mutex),
     }
+}
+
+/// As [`see`].
+#[cold]
+#[inline(never)]
+extern "C" fn see_pi(mutex: &Mutex) -> c_int {
+    if let Some(pi) = mutex.pi() {
+        pi.see();
+    }
+    hint::black_box(0)
+}
+
+#[inline(always)]
+fn unwatched_pi(mutex: &Mutex) -> Option<&PiLock> {
+    mutex.pi().filter(|_| policy::unwatched())
 }
 
 /// One that is watched, contended with priority inheritance, the caller's already, or the
@@ -168,8 +196,17 @@ extern "C" fn unlock_not_quick(mutex: &Mutex) -> c_int {
 /// One with priority inheritance.
 #[inline(never)]
 extern "C" fn unlock_pi(mutex: &Mutex) -> c_int {
-    let pi = || mutex.pi().filter(|_| policy::unwatched());
-    match mutex.is_once() && pi().is_some_and(Lock::unlock_if_mine) {
+    match unwatched_pi(mutex) {
+        // SAFETY: C has no guards.
+        Some(pi) if mutex.is_once() && unsafe { pi.unlock_kept() } => 0,
+        _ => unlock_pi_unkept(mutex),
+    }
+}
+
+/// Likewise, and not reserved for the caller.
+#[inline(never)]
+extern "C" fn unlock_pi_unkept(mutex: &Mutex) -> c_int {
+    match mutex.is_once() && unwatched_pi(mutex).is_some_and(Lock::unlock_if_mine) {
         true => 0,
         false => unlock_as_asked(mutex),
     }

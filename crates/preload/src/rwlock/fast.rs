@@ -3,10 +3,10 @@
 //! the ways before it are short, and `extern "C"`, so that it is jumped to. None but the last has to
 //! register the calling thread. The section is that of `mutex/fast.rs`.
 
-use std::{ffi::c_int, ptr, sync::atomic::Ordering::Relaxed};
+use std::{ffi::c_int, hint, ptr, sync::atomic::Ordering::Relaxed};
 
-use lockyard_core::RawPercpuRwLock;
-use lockyard_linux::{Linux, is_registered};
+use lockyard_core::{Quick, RawPercpuRwLock};
+use lockyard_linux::Linux;
 
 use super::Rwlock;
 use crate::{next, policy};
@@ -57,18 +57,18 @@ extern "C" fn rdlock_percpu(rwlock: &Rwlock) -> c_int {
 #[unsafe(link_section = ".text.quick")]
 extern "C" fn rdlock_plain(rwlock: &Rwlock) -> c_int {
     match rwlock.rwsem.try_read_plain() {
-        true => 0,
-        false => rdlock_biased(rwlock),
+        Quick::Took => 0,
+        Quick::TookToSee => see(rwlock),
+        Quick::Not => rdlock_biased(rwlock),
     }
 }
 
 #[inline(never)]
 #[unsafe(link_section = ".text.quick")]
 extern "C" fn rdlock_biased(rwlock: &Rwlock) -> c_int {
-    match is_registered() {
-        true if rwlock.rwsem.try_read_biased() => 0,
-        true => rdlock_shared(rwlock),
-        false => rdlock(rwlock),
+    match rwlock.rwsem.try_read_biased() {
+        true => 0,
+        false => rdlock_shared(rwlock),
     }
 }
 
@@ -110,9 +110,18 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
 #[unsafe(link_section = ".text.quick")]
 extern "C" fn wrlock_plain(rwlock: &Rwlock) -> c_int {
     match rwlock.rwsem.try_write_plain() {
-        true => 0,
-        false => wrlock(rwlock),
+        Quick::Took => 0,
+        Quick::TookToSee => see(rwlock),
+        Quick::Not => wrlock(rwlock),
     }
+}
+
+/// The caller has it. What it returns is not to be known, so that it is jumped to.
+#[cold]
+#[inline(never)]
+extern "C" fn see(rwlock: &Rwlock) -> c_int {
+    rwlock.rwsem.see();
+    hint::black_box(0)
 }
 
 #[inline(never)]
@@ -158,11 +167,10 @@ extern "C" fn unlock_percpu(rwlock: &Rwlock) -> c_int {
 #[inline(never)]
 #[unsafe(link_section = ".text.quick")]
 extern "C" fn unlock_read_shortly(rwlock: &Rwlock) -> c_int {
-    match is_registered() {
-        // SAFETY: likewise.
-        true if unsafe { rwlock.rwsem.unlock_read_shortly() } => 0,
-        true => unlock_write_plain(rwlock),
-        false => unlock(rwlock),
+    // SAFETY: likewise.
+    match unsafe { rwlock.rwsem.unlock_read_shortly() } {
+        true => 0,
+        false => unlock_write_plain(rwlock),
     }
 }
 

@@ -115,7 +115,7 @@ impl<C: WakeCheck> Shared<C> {
     pub fn write_shortly(&self) {
         let lock = &self.lock;
         let took = lock.retake_to_write();
-        if !took.unwrap_or_else(|| lock.try_write_plain()) {
+        if !took.unwrap_or_else(|| lock.try_write_plain().seen(|| lock.see())) {
             lock.write();
         }
         self.work();
@@ -127,7 +127,8 @@ impl<C: WakeCheck> Shared<C> {
     /// The same of a reader.
     pub fn read_shortly(&self) {
         let lock = &self.lock;
-        let shortly = || lock.try_read_plain() || lock.try_read_biased() || lock.try_read_shared();
+        let plain = || lock.try_read_plain().seen(|| lock.see());
+        let shortly = || plain() || lock.try_read_biased() || lock.try_read_shared();
         if !lock.retake_to_read().unwrap_or_else(shortly) {
             lock.read_recursive();
         }
