@@ -25,11 +25,16 @@ const SLOTS: usize = 16;
 /// The multiples of this from 1 to 16 are addresses with slots of their own.
 pub const GRAIN: usize = 16;
 
-/// One in so many acquisitions is *seen* (`keeper/streak.rs`); at one in so many an owner looks after
-/// the first waiter, and a reader whether the lock had best be biased. A prime: of several locks that
-/// a task goes round over, each has its turn.
+/// One in so many acquisitions is *seen* (`keeper/streak.rs`), and one in so many reads pays for a
+/// look whether the lock had best be biased. A prime: of several locks that a task goes round over,
+/// each has its turn.
 const SAMPLED: u32 = 61;
 const UNSEEN: i32 = SAMPLED.cast_signed() - 1;
+
+/// Acquisitions after which an owner looks after the first waiter, or about that: half a millisecond
+/// of a task that comes back every two microseconds, far less than a slice. Of those by a
+/// reservation none is seen before. A prime, likewise.
+const INSPECTS: u32 = 251;
 
 /// What a task remembers of the locks it takes.
 #[derive(Debug)]
@@ -282,6 +287,17 @@ mod tests {
             assert!(sampled[..locks].iter().all(|&is| is));
             assert!(inspected[..locks].iter().all(|&is| is));
         }
+    }
+
+    #[test]
+    fn one_who_has_waited_inspects_as_often() {
+        let keeper = keeper();
+        let inspects = (0..10 * INSPECTS).filter(|_| {
+            keeper.waits(LOCK);
+            keeper.takes_one();
+            keeper.sees(LOCK, || 0)
+        });
+        assert_eq!(inspects.count(), 10);
     }
 
     #[test]

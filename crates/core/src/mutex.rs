@@ -387,7 +387,8 @@ impl<P: Platform> Body<P> {
 
     #[inline(always)]
     pub(crate) fn unlock(&self) {
-        if !(P::keeps(self.address()) && self.release_kept_alone()) {
+        if !(P::keeps(self.address()) && self.release_kept()) {
+            P::about_to_write(&self.owner); // who waits may have fetched the line
             self.unlock_unkept();
         }
     }
@@ -410,11 +411,11 @@ impl<P: Platform> Body<P> {
         false
     }
 
-    /// The same, if nobody waits, and the caller has not waited for it lately.
+    /// The same, if nobody waits.
     #[inline(always)]
     fn release_alone(&self) -> bool {
         let me = P::number();
-        me != 0 && !P::waited(self.address()) && self.release_from(me, Front(0))
+        me != 0 && self.release_from(me, Front(0))
     }
 
     /// The same where a world cannot do it in one step.
@@ -435,16 +436,19 @@ impl<P: Platform> Body<P> {
     /// Of its own, so that what stands in the caller's code is small.
     #[inline(never)]
     fn unlock_unkept(&self) {
-        if !self.release_alone() {
-            self.unlock_contended();
+        let left = match P::waited(self.address()) {
+            true => self.release_unkept(),
+            false => self.release_alone(),
+        };
+        if !left {
+            self.unlock_unalone();
         }
     }
 
     /// Likewise.
     #[inline(never)]
-    fn unlock_contended(&self) {
-        P::about_to_write(&self.owner); // who waits may have fetched the line
-        if !(self.release_at_once() || self.unlock_slow()) {
+    fn unlock_unalone(&self) {
+        if !(self.release_unkept() || self.unlock_slow()) {
             self.check_owner(P::me());
         }
     }

@@ -211,16 +211,16 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// If the caller holds it, it has no guard of it any more.
     #[inline(always)]
     pub unsafe fn unlock_kept(&self) -> bool {
-        self.release_kept()
+        Self::left(P::keeps(self.body().address()) && self.body().release_kept_alone())
     }
 
+    /// Whether it is left reserved.
     #[inline(always)]
-    fn release_kept(&self) -> bool {
-        let left = P::keeps(self.body().address()) && self.body().release_kept_alone();
-        if left {
+    fn left(reserved: bool) -> bool {
+        if reserved {
             P::left_reserved();
         }
-        left
+        reserved
     }
 
     /// Whether it was taken.
@@ -250,7 +250,7 @@ impl<P: KernelPi, S: Policy> RawPiMutex<P, S> {
     /// When the caller does not hold it after all. The mutex is as before.
     #[inline]
     pub unsafe fn unlock(&self) {
-        if !self.release_kept() {
+        if !Self::left(P::keeps(self.body().address()) && self.body().release_kept()) {
             self.unlock_unkept();
         }
     }

@@ -534,7 +534,7 @@ pub trait PerCpu: Platform {
 /// A world with priorities, which one task can lend to another.
 ///
 /// A world that changes the own priority of a task calls
-/// [`rtmutex::adjust`] afterwards.
+/// [`rtmutex::adjust`](crate::rtmutex::adjust) afterwards.
 pub trait Priority: Platform {
     /// The task's own priority, whatever it is lent.
     fn own(task: TaskId) -> Prio;

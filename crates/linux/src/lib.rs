@@ -166,6 +166,7 @@ impl<N: Numbers> Platform for Threads<N> {
     fn may_inspect() -> bool {
         tasks::keeper().is_due()
     }
+    #[inline(always)]
     fn sees(lock: usize) -> bool {
         tasks::keeper().sees(lock, pace::now)
     }

@@ -10,7 +10,7 @@
 
 use core::cell::Cell;
 
-use super::{Keeper, SAMPLED, UNSEEN, slot};
+use super::{INSPECTS, Keeper, SAMPLED, slot};
 
 /// A reservation saves some nanoseconds an acquisition: only a task that comes
 /// back sooner than this, in nanoseconds and on average, gains by one.
@@ -76,7 +76,7 @@ impl Keeper {
     pub fn takes(&self, lock: Option<usize>, now: impl Fn() -> u64) {
         match lock {
             Some(lock) if self.keeps(lock) => self.lost(lock),
-            Some(lock) if self.takes_one() || self.waited(lock) => _ = self.sees(lock, now),
+            Some(lock) if self.takes_one() || self.waited(lock) => self.saw(lock, now),
             None if self.takes_one() => self.sees_none(),
             _ => (),
         }
@@ -91,22 +91,29 @@ impl Keeper {
         self.begins(lock, SEEN * SAMPLED);
     }
 
-    /// [`Platform::sees`](crate::Platform::sees), at a time in nanoseconds: one of every 61 that are
-    /// not all seen may inspect.
-    #[cold]
+    /// [`Platform::sees`](crate::Platform::sees), at a time in nanoseconds.
+    #[inline(always)]
     pub fn sees(&self, lock: usize, now: impl Fn() -> u64) -> bool {
-        let many = match self.is_all() || self.waited(lock) {
-            true => 1,
-            false => SAMPLED,
-        };
-        if !self.keeps(lock) {
-            self.notes(lock, many, now);
+        let (is_due, all) = (self.is_due(), self.is_all());
+        if self.keeps(lock) {
+            self.goes_on(INSPECTS);
+            return is_due;
         }
-        self.goes_on();
-        many == SAMPLED
+        let many = if all || self.waited(lock) { 1 } else { SAMPLED };
+        self.notes(lock, many, now);
+        self.goes_on(SAMPLED);
+        is_due && !all && (self.took() / SAMPLED).is_multiple_of(INSPECTS / SAMPLED)
+    }
+
+    /// Of its own, so that what stands in the code of who locks is small.
+    #[cold]
+    #[inline(never)]
+    fn saw(&self, lock: usize, now: impl Fn() -> u64) {
+        self.sees(lock, now);
     }
 
     /// The task has taken the lock, once or so many times.
+    #[inline(always)]
     fn notes(&self, lock: usize, many: u32, now: impl Fn() -> u64) {
         let Streak {
             lock: last, left, ..
@@ -126,32 +133,45 @@ impl Keeper {
     #[cold]
     fn sees_none(&self) {
         self.is_all();
-        self.goes_on();
+        self.goes_on(SAMPLED);
     }
 
-    /// Whether this acquisition is one of those that are all seen; the streaks end that have
-    /// lasted longer.
+    /// Whether this acquisition is one of those that are all seen.
+    #[inline(always)]
     fn is_all(&self) -> bool {
         let all = self.all.get();
-        self.all.set(all.saturating_sub(1));
+        all > 0 && {
+            self.one_less(all);
+            true
+        }
+    }
+
+    /// Of those that are all seen so many are left with this one; the streaks end that have lasted
+    /// longer.
+    #[cold]
+    #[inline(never)]
+    fn one_less(&self, all: u32) {
+        self.all.set(all - 1);
         if all == 1 {
             let last = self.streaks.iter().filter(|streak| streak.is_last());
             last.for_each(|streak| streak.lock.set(0));
         }
-        all > 0
     }
 
-    /// Until the next that is seen.
-    fn goes_on(&self) {
+    /// The next that is seen is after so many, if not all are.
+    #[inline(always)]
+    fn goes_on(&self, after: u32) {
         let all = self.all.get() > 0;
         if all || self.is_due() {
-            let (left, took) = (if all { 0 } else { UNSEEN }, self.took());
-            self.left.set(left);
-            self.until.set(took.wrapping_add_signed(left));
+            let (left, took) = (if all { 0 } else { after - 1 }, self.took());
+            self.left.set(left.cast_signed());
+            self.until.set(took.wrapping_add(left));
         }
     }
 
     /// A streak of the lock begins, with so many early acquisitions at least, and ends another.
+    #[cold]
+    #[inline(never)]
     fn begins(&self, lock: usize, early: u32) {
         let streak = &self.streaks[slot(lock)];
         let was_last = streak.is_last();
@@ -185,6 +205,8 @@ impl Keeper {
     }
 
     /// The last one: it earns a reservation if all were seen, and they were quick enough.
+    #[cold]
+    #[inline(never)]
     fn ends(&self, lock: usize, many: u32, now: u64) {
         let slot = slot(lock);
         let streak = &self.streaks[slot];

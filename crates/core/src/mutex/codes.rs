@@ -60,7 +60,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// As [`RawMutex::unlock_if_mine`].
     #[inline(always)]
     pub unsafe fn unlock_alone(&self) -> bool {
-        self.body.release_alone()
+        !P::waited(self.body.address()) && self.body.release_alone()
     }
 
     /// Releases the mutex if nobody has to be seen to, likewise.

@@ -78,7 +78,7 @@ impl<P: Platform> Body<P> {
 
     /// Releases the mutex if the front is covered, and keeps it reserved.
     #[inline(always)]
-    fn release_kept(&self) -> bool {
+    pub(crate) fn release_kept(&self) -> bool {
         let front = self.queue.front();
         Self::is_covered(front) && self.release_kept_from(front)
     }

@@ -92,7 +92,15 @@ impl<P: Platform> Body<P> {
     #[cold]
     #[inline(never)]
     pub(super) fn see(&self) {
-        if P::sees(self.address()) && Self::late(self.queue.front()).is_some() {
+        if P::sees(self.address()) {
+            self.recall_for_late();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recall_for_late(&self) {
+        if Self::late(self.queue.front()).is_some() {
             P::event(Event::FoundLate);
             self.recall();
         }

@@ -34,8 +34,7 @@ impl Count {
     /// Whether it has readers, and nothing else.
     #[inline(always)]
     const fn has_readers_alone(self) -> bool {
-        // Rotated, the bits below the readers are the highest; and 0 wraps.
-        self.0.rotate_right(READER.trailing_zeros()).wrapping_sub(1) < Self::ROOM / READER
+        Self(self.0.wrapping_sub(READER)).has_but_readers() // without any, it wraps
     }
 }
 
@@ -221,12 +220,13 @@ mod tests {
                     1 << low | 1 << high,
                     (1 << high) - (1 << low.min(high)),
                 ] {
-                    let alone = count != 0 && Count(count).has_but_readers();
+                    let readers = (READER..=OVERFLOW / 2).contains(&count);
+                    let alone = readers && count.is_multiple_of(READER);
                     assert_eq!(Count(count).has_readers_alone(), alone, "{count:#x}");
                 }
             }
         }
         assert!(Count(READER).has_readers_alone());
-        assert!(!Count(OVERFLOW / 2).has_readers_alone());
+        assert!(Count(OVERFLOW / 2).has_readers_alone(), "the last of them");
     }
 }
