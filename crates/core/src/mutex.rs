@@ -182,16 +182,29 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// When the caller holds it already.
     #[inline]
     pub fn lock(&self) {
-        if !self.body.retake() {
-            self.lock_unreserved(None);
-        }
+        self.lock_by(None);
     }
 
     /// Takes the mutex, waiting until `deadline` at the latest; returns whether
     /// it was taken. A free mutex is taken even when the deadline has passed.
     #[inline]
     pub fn lock_until(&self, deadline: Deadline) -> bool {
-        self.body.retake() || self.lock_unreserved(Some(deadline))
+        self.lock_by(Some(deadline))
+    }
+
+    #[inline(always)]
+    fn lock_by(&self, deadline: Option<Deadline>) -> bool {
+        match P::keeps(self.body.address()) {
+            true => self.body.retake_and_see() || self.lock_revoked(deadline),
+            false => self.lock_unreserved(deadline),
+        }
+    }
+
+    /// The caller has lost its reservation.
+    #[cold]
+    #[inline(never)]
+    fn lock_revoked(&self, deadline: Option<Deadline>) -> bool {
+        self.body.take(P::me()) || self.lock_contended(deadline)
     }
 
     /// Of its own, so that what stands in the caller's code is small.

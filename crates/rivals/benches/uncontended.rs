@@ -4,7 +4,7 @@
 //!
 //! ```sh
 //! cargo bench -p lockyard-rivals --bench uncontended               # a table
-//! cargo bench -p lockyard-rivals --bench uncontended -- --json     # each round, a line each
+//! cargo bench -p lockyard-rivals --bench uncontended -- --json     # all rounds
 //! ```
 //!
 //! Back to back a processor waits for the lock alone, and its atomic instructions count. Where
@@ -170,28 +170,33 @@ fn main() {
             for (what, between) in BETWEEN {
                 let row = format!("{kind}, {which}, {what}");
                 let mut all = [const { Vec::new() }; 3];
-                for round in 0..ROUNDS {
-                    for (at, cost) in costs.iter().enumerate() {
-                        let ns = cost(&mut thread, locks, any, between);
-                        all[at].push(ns);
-                        if json {
-                            let name = NAMES[at];
-                            println!(
-                                r#"{{"row":"{row}","round":{round},"lock":"{name}","ns":{ns:.2}}}"#
-                            );
-                        }
+                for _ in 0..ROUNDS {
+                    for (rounds, cost) in all.iter_mut().zip(costs) {
+                        rounds.push(cost(&mut thread, locks, any, between));
                     }
                 }
-                if json {
-                    continue;
+                match json {
+                    true => print_rounds(&row, &all),
+                    false => print_medians(&row, &mut all),
                 }
-                print!("{row:<48}");
-                for costs in &mut all {
-                    costs.sort_by(f64::total_cmp);
-                    print!("{:>12.1}", costs[ROUNDS / 2]);
-                }
-                println!();
             }
         }
     }
+}
+
+fn print_rounds(row: &str, all: &[Vec<f64>; 3]) {
+    for (lock, rounds) in NAMES.iter().zip(all) {
+        let ns: Vec<String> = rounds.iter().map(|ns| format!("{ns:.2}")).collect();
+        let ns = ns.join(",");
+        println!(r#"{{"row":"{row}","lock":"{lock}","ns":[{ns}]}}"#);
+    }
+}
+
+fn print_medians(row: &str, all: &mut [Vec<f64>; 3]) {
+    print!("{row:<48}");
+    for rounds in all {
+        rounds.sort_by(f64::total_cmp);
+        print!("{:>12.1}", rounds[ROUNDS / 2]);
+    }
+    println!();
 }

@@ -42,14 +42,20 @@ impl<P: Platform> Body<P> {
     /// Takes the mutex if it is reserved for the caller.
     #[inline(always)]
     pub(crate) fn retake(&self) -> bool {
-        let took = self.retake_uninspected();
+        P::keeps(self.address()) && self.retake_and_see()
+    }
+
+    /// The same, after [`Platform::keeps`].
+    #[inline(always)]
+    pub(super) fn retake_and_see(&self) -> bool {
+        let took = self.retake_kept();
         if took && P::may_inspect() {
             self.see();
         }
         took
     }
 
-    /// The same, for callers that inspect it themselves.
+    /// [`Body::retake`], for callers that see it themselves.
     #[inline(always)]
     pub(crate) fn retake_uninspected(&self) -> bool {
         P::keeps(self.address()) && self.retake_kept()

@@ -111,8 +111,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// Returns whether it was taken.
     #[cold]
     pub fn lock_after_another(&self, unlocks: &Unlocks<P>, deadline: Option<Deadline>) -> bool {
-        unlocks.wait(|| self.is_mine(), deadline)
-            && (self.is_mine() || self.body.retake() || self.lock_unreserved(deadline))
+        unlocks.wait(|| self.is_mine(), deadline) && (self.is_mine() || self.lock_by(deadline))
     }
 
     /// Releases a mutex that another has left to the caller to unlock, or that nobody has. Its

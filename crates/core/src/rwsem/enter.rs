@@ -30,7 +30,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     #[inline(always)]
     pub(super) fn write_by(&self, deadline: Option<Deadline>) -> bool {
         match P::keeps(self.address()) {
-            true => self.retake_alone(0) || self.write_unplain(deadline),
+            true => self.retake_and_see(0) || self.write_unplain(deadline),
             false => self.write_unreserved(deadline),
         }
     }
@@ -64,7 +64,7 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
             return true;
         }
         match P::keeps(self.address()) {
-            true => self.retake_alone(READERS) || self.read_unplain(count, kind, deadline),
+            true => self.retake_and_see(READERS) || self.read_unplain(count, kind, deadline),
             false => self.read_unreserved(count, kind, deadline),
         }
     }

@@ -41,8 +41,9 @@ impl Count {
 impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
     /// Takes the lock as a reader, recursive or not, if it is reserved for the caller and nobody
     /// waits: what is quick of [`RawRwLock::try_read`], as the next three, for callers in whose code
-    /// the rest had better not stand. Returns whether it did; `None` where none of that can be, as
-    /// the caller has no reservation.
+    /// the rest had better not stand. Returns whether it did, and the caller calls
+    /// [`RawRwLock::see`] then if [`RawRwLock::is_to_see`] says so; `None` where none of that can be,
+    /// as the caller has no reservation.
     #[inline(always)]
     pub fn retake_to_read(&self) -> Option<bool> {
         P::keeps(self.address()).then(|| self.retake_alone(READERS))
@@ -61,14 +62,15 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         count.is_biased() && self.enter_by_first_slot(count) == Some(true)
     }
 
-    /// Likewise, if it is biased, but the first slot is in use, or fenced.
+    /// Likewise, if it is biased, but the first slot is in use, or fenced; and the caller is known.
     #[inline(always)]
     pub fn try_read_shared(&self) -> bool {
         let count = self.count();
-        match count.is_biased() {
-            true => self.enter_by_slot(count),
-            false => count.is_fenced() && self.enter_fenced(),
-        }
+        P::known().is_some()
+            && match count.is_biased() {
+                true => self.enter_by_slot(count),
+                false => count.is_fenced() && self.enter_fenced(),
+            }
     }
 
     /// Takes the lock as the writer, if it is reserved for the caller and nobody waits: what is
@@ -87,7 +89,23 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         }
     }
 
-    /// After [`Quick::TookToSee`]: takes note of it. Of its own, so that the other way is short.
+    /// Whether the caller, who has retaken the lock, is to call [`RawRwLock::see`].
+    #[inline(always)]
+    pub fn is_to_see(&self) -> bool {
+        P::may_inspect()
+    }
+
+    /// As [`RawRwLock::retake_to_read`] and [`RawRwLock::retake_to_write`], and sees it.
+    #[inline(always)]
+    pub(super) fn retake_and_see(&self, how: u32) -> bool {
+        let took = self.retake_alone(how);
+        if took && self.is_to_see() {
+            self.see();
+        }
+        took
+    }
+
+    /// Takes note of the lock, which the caller has. Of its own, so that the other way is short.
     #[cold]
     #[inline(never)]
     pub fn see(&self) {

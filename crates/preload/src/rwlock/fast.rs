@@ -1,7 +1,7 @@
 //! Locking and unlocking, by ways of their own for what is frequent: a lock that stays reserved for
-//! the caller; then what is plain or biased; one with per-CPU counters; then all else. Each is a function of its own, so that
-//! the ways before it are short, and `extern "C"`, so that it is jumped to. None but the last has to
-//! register the calling thread. The section is that of `mutex/fast.rs`.
+//! the caller; then what is plain or biased; one with per-CPU counters; then all else. Each is a
+//! function of its own, so that the ways before it are short, and `extern "C"`, so that it is jumped
+//! to. None but the last has to register the calling thread. The section is that of `mutex/fast.rs`.
 
 use std::{ffi::c_int, hint, ptr, sync::atomic::Ordering::Relaxed};
 
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn pthread_rwlock_rdlock(rwlock: *mut Rwlock) -> c_int {
     match rwlock.is_quick() {
         true => match rwlock.rwsem.retake_to_read() {
             None => rdlock_plain(rwlock),
-            Some(true) => 0,
+            Some(true) => retook(rwlock),
             Some(false) => rdlock(rwlock),
         },
         false => rdlock_percpu(rwlock),
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn pthread_rwlock_wrlock(rwlock: *mut Rwlock) -> c_int {
     match rwlock.is_quick() {
         true => match rwlock.rwsem.retake_to_write() {
             None => wrlock_plain(rwlock),
-            Some(true) => 0,
+            Some(true) => retook(rwlock),
             Some(false) => wrlock(rwlock),
         },
         false => wrlock(rwlock),
@@ -113,6 +113,15 @@ extern "C" fn wrlock_plain(rwlock: &Rwlock) -> c_int {
         Quick::Took => 0,
         Quick::TookToSee => see(rwlock),
         Quick::Not => wrlock(rwlock),
+    }
+}
+
+/// The caller has it, by a reservation.
+#[inline(always)]
+fn retook(rwlock: &Rwlock) -> c_int {
+    match rwlock.rwsem.is_to_see() {
+        true => see(rwlock),
+        false => 0,
     }
 }
 
