@@ -276,7 +276,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// a short wait and the critical section makes every hand-over longer.
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
-        let was_known = P::number() != 0;
+        let was_known = P::number() != 0; // else the caller has not tried to take it yet
         let me = P::me();
         if !was_known && self.body.take(me) {
             return true;
