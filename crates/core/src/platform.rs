@@ -285,14 +285,14 @@ pub trait Platform: Sized + Send + Sync + 'static {
     #[inline(always)]
     fn retook() {}
 
-    /// Whether the calling task, which has just taken this lock, is to say [`Platform::sees`].
+    /// Whether the calling task, which has just taken a lock, is to call [`Platform::sees`].
     #[inline(always)]
     fn may_inspect() -> bool {
         false
     }
 
-    /// The calling task has. Returns whether it may look whether the first waiter gets to run: now
-    /// and then, for a look takes some time. Any answer is sound.
+    /// The calling task takes note of the lock, which it has. Returns whether it may look whether the
+    /// first waiter gets to run: now and then, for a look takes some time. Any answer is sound.
     fn sees(_lock: usize) -> bool {
         true
     }

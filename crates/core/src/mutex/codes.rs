@@ -8,7 +8,7 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     /// already.
     #[inline]
     pub fn lock_unless_mine(&self) -> bool {
-        self.body.retake_uninspected() || self.body.take(P::me()) || self.wait_unless_mine()
+        self.body.retake_uninspected() || self.body.take(P::me()) || self.lock_not_free()
     }
 
     /// Takes the mutex if it is free and reserved for nobody, and the caller's number is
@@ -19,9 +19,11 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     }
 
     /// [`RawMutex::lock_unless_mine`] after [`RawMutex::retake`] and [`RawMutex::take_free`].
-    #[inline(always)]
+    /// Of its own, so that what stands in the caller's code is small.
+    #[cold]
+    #[inline(never)]
     pub fn lock_not_free(&self) -> bool {
-        self.wait_unless_mine()
+        !self.is_mine() && self.lock_contended(None)
     }
 
     /// Takes the mutex if it is reserved for the caller, who calls [`RawMutex::see`] then if
@@ -79,13 +81,6 @@ impl<P: Platform, W: osq::Wait<P>> RawMutex<P, W> {
     #[inline(always)]
     pub unsafe fn unlock_not_at_once(&self) -> bool {
         self.body.unlock_slow()
-    }
-
-    /// Of its own, so that what stands in the caller's code is small.
-    #[cold]
-    #[inline(never)]
-    fn wait_unless_mine(&self) -> bool {
-        !self.is_mine() && self.lock_contended(None)
     }
 
     /// Releases the mutex; `false` when the caller does not hold it.

@@ -81,13 +81,14 @@ impl<P: Platform, C: WakeCheck, W: osq::Wait<P>> RawRwLock<P, C, W> {
         if count.is_fenced() && self.enter_fenced() || self.retake(READERS) {
             return true;
         }
-        if kind != Kind::Read || !self.was_usual() {
-            return self.fast_from(count, kind) || self.contend(kind, deadline);
-        }
-        match self.read_at_once() {
-            Ok(()) => true,
-            Err(count) => self.fast_from(count, kind) || self.contend(kind, deadline),
-        }
+        let at_once = match kind == Kind::Read && self.was_usual() {
+            true => self.read_at_once(),
+            false => Err(count),
+        };
+        at_once.map_or_else(
+            |count| self.fast_from(count, kind) || self.contend(kind, deadline),
+            |()| true,
+        )
     }
 
     /// Takes the lock as a reader at the first try.
